@@ -105,8 +105,8 @@ impl MemoryBudget {
     /// Returns the number of threads for which memory suffices, at most `wanted`. Each thread may need the string
     /// table of an input, of `largest` bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
-        let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
-        let fit = (self.0 - BASE_BYTES).saturating_sub(on_their_way) / (THREAD_BYTES + largest);
+        let in_flight = self.stream_bytes() as u64 + self.spare_bytes() as u64;
+        let fit = (self.0 - BASE_BYTES).saturating_sub(in_flight) / (THREAD_BYTES + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 
@@ -179,7 +179,7 @@ impl MemoryBudget {
         let Some(wanted) = wanted else { return Ok(()) };
         let more = mebibytes(wanted as u64 * STACK_ID_DIVISOR);
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered: give it \
+            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered; give it \
              --memory {more}, or leave that input out",
             Size(self.0)
         )))
@@ -196,7 +196,7 @@ impl MemoryBudget {
         let Some(bytes) = longest else { return Ok(()) };
         let more = mebibytes(bytes.saturating_mul(LONG_ROW_DIVISOR).saturating_add(2 * MIN_BYTES));
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
+            "--memory {} is too little for an input with a row of {} MiB; give it --memory {more}, or leave that input \
              out",
             Size(self.0),
             bytes.div_ceil(1 << 20)

@@ -58,7 +58,7 @@ pub(crate) fn check_owner(folder: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::input(format!(
-        "{} belongs to {}, and this merge runs as {}; with --epilog only the owner merges a run: run rpd-merge as \
+        "{} belongs to {}, and this merge runs as {}; with --epilog only the owner merges a run; run rpd-merge as \
          the owner, or without --epilog and with -o FILE",
         folder.display(),
         user_name(opened.owner()),

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             Launcher::SrunWithoutMpi(tasks) => {
                 eprintln!(
                     "error: srun started {tasks} tasks that do not know each other, each would merge on its \
-                     own: use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or srun -n 1"
+                     own; use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or srun -n 1"
                 );
                 return Exit::Usage.into();
             }

@@ -52,7 +52,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     let args = &cli.merge;
     let port = args.trace.serve;
     if port.is_some() && comm.size() > 1 {
-        let why = "--serve is for one process: write the trace with all ranks, then rpd-merge --serve it without mpirun";
+        let why = "--serve is for one process; write the trace with all ranks, then rpd-merge --serve it without mpirun";
         return Err(shared_failure(comm, Failure::usage(why.to_owned())));
     }
     if let Some(path) = args.finished_trace() {

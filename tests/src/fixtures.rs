@@ -83,7 +83,7 @@ fn unpacked(kind: &str, into: &Path) -> Vec<PathBuf> {
     let cannot = |path: &Path, error: std::io::Error| -> File { panic!("{}: {error}", path.display()) };
     fs::create_dir_all(into).unwrap_or_else(|error| drop(cannot(into, error)));
     let unpack = |found: PathBuf| {
-        let packed = found.extension().is_some_and(|ending| ending == "gz");
+        let packed = found.extension().is_some_and(|extension| extension == "gz");
         let name = if packed { found.file_stem() } else { found.file_name() };
         let path = into.join(name.unwrap_or_default());
         let file = File::create(&path).unwrap_or_else(|error| cannot(&path, error));

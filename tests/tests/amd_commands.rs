@@ -62,7 +62,7 @@ fn summary_is_right_on_any_layout() {
             "",
             "{kind}"
         );
-        if inputs.iter().all(|input| input.extension().is_some_and(|ending| ending == "db")) {
+        if inputs.iter().all(|input| input.extension().is_some_and(|extension| extension == "db")) {
             let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
             let (mut of_inputs, mut of_merge) =
                 (summary(&session(&inputs), SummaryGrouping::Nothing), expected);

@@ -167,8 +167,8 @@ fn a_flipped_page_is_told_or_changes_nothing() {
 fn a_database_that_somebody_writes_is_left_out_and_its_journal_kept() {
     let job = DatabaseJob::small();
     let busy = job.inputs[3].clone();
-    for ending in ["-journal", "-wal"] {
-        let beside = PathBuf::from(format!("{}{ending}", busy.display()));
+    for suffix in ["-journal", "-wal"] {
+        let beside = PathBuf::from(format!("{}{suffix}", busy.display()));
         // An empty one is of a writer that has ended.
         fs::write(&beside, b"").unwrap();
         let outcome = job.merge(&["--strict"]);
@@ -177,10 +177,10 @@ fn a_database_that_somebody_writes_is_left_out_and_its_journal_kept() {
         job.assert_holds(&job.inputs);
 
         let whole = fs::read(&busy).unwrap();
-        let (database, hot) = in_the_middle(&busy, ending);
+        let (database, hot) = in_the_middle(&busy, suffix);
         fs::write(&busy, database).unwrap();
         fs::write(&beside, &hot).unwrap();
-        assert_left_out(&job, &busy, &[&ending[1..]]);
+        assert_left_out(&job, &busy, &[&suffix[1..]]);
         assert!(fs::read(&beside).unwrap() == hot, "{} was touched", beside.display());
         fs::remove_file(&beside).unwrap();
         fs::write(&busy, whole).unwrap();
@@ -188,17 +188,17 @@ fn a_database_that_somebody_writes_is_left_out_and_its_journal_kept() {
 }
 
 /// A database and what is beside it while somebody writes it.
-fn in_the_middle(path: &Path, ending: &str) -> (Vec<u8>, Vec<u8>) {
-    let mode = if ending == "-wal" { "WAL" } else { "DELETE" };
+fn in_the_middle(path: &Path, suffix: &str) -> (Vec<u8>, Vec<u8>) {
+    let mode = if suffix == "-wal" { "WAL" } else { "DELETE" };
     let writer = Connection::open(path).unwrap();
     writer.execute_batch(&format!("PRAGMA journal_mode = {mode}; PRAGMA cache_size = 1; BEGIN")).unwrap();
     let uuid: String = writer
         .query_row("SELECT value FROM rocpd_metadata WHERE tag = 'uuid'", [], |row| row.get(0))
         .unwrap();
     writer.execute(&format!("UPDATE \"rocpd_event{uuid}\" SET correlation_id = 77"), []).unwrap();
-    let beside = format!("{}{ending}", path.display());
+    let beside = format!("{}{suffix}", path.display());
     let seen = (fs::read(path).unwrap(), fs::read(beside).unwrap());
-    assert!(seen.1.len() > 4096 && seen.1[0] != 0, "nothing is in the {ending}");
+    assert!(seen.1.len() > 4096 && seen.1[0] != 0, "nothing is in the {suffix}");
     writer.execute_batch("ROLLBACK; PRAGMA journal_mode = DELETE").unwrap();
     seen
 }

@@ -369,7 +369,7 @@ fn every_script_is_run_by_a_test_of_jobs() {
     fn all(folder: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_name().unwrap().to_str().unwrap().to_owned();
-            match entry.extension().and_then(|ending| ending.to_str()) {
+            match entry.extension().and_then(|extension| extension.to_str()) {
                 Some("sh" | "sbatch") => found.push(name),
                 _ if entry.is_dir() && name != "modulefiles" => all(&entry, found),
                 _ => {}

@@ -22,10 +22,10 @@ pub(crate) fn python_with_mpi() -> Result<PathBuf, &'static str> {
 }
 
 /// What all ranks of the workload counted themselves, summed over the ranks.
-fn counted(prefix: &Path, ending: &str) -> BTreeMap<String, i64> {
+fn counted(prefix: &Path, extension: &str) -> BTreeMap<String, i64> {
     let mut sum = BTreeMap::new();
     for rank in 0..RANKS {
-        let path = format!("{}.{rank}.{ending}", prefix.display());
+        let path = format!("{}.{rank}.{extension}", prefix.display());
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let counts = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let counts: BTreeMap<String, i64> = counts;
@@ -70,7 +70,7 @@ fn a_collected_and_merged_mpi_training_has_every_phase_and_every_mpi_call() {
     let run = only_folder(&runs);
     let shards = fs::read_dir(&run).unwrap().filter(|entry| {
         let path = entry.as_ref().unwrap().path();
-        path.extension().is_some_and(|ending| ending == "rpdshard")
+        path.extension().is_some_and(|extension| extension == "rpdshard")
     });
     assert_eq!(shards.count(), RANKS);
 

@@ -89,9 +89,9 @@ fn what_no_merge_left_stays_whatever_it_is_called() {
     let job = DatabaseJob::small();
     let bank = job.beside("bank.db");
     accounts(&bank);
-    for ending in ["partial", "partial.rpd"] {
+    for suffix in ["partial", "partial.rpd"] {
         let output = job.beside("out.db");
-        let own = job.beside(&format!("out.db.{ending}"));
+        let own = job.beside(&format!("out.db.{suffix}"));
         for content in [&bank, &job.inputs[0]] {
             fs::copy(content, &own).unwrap();
             let merge = || rpd_merge().arg("-o").arg(&output);

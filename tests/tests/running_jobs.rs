@@ -112,7 +112,7 @@ fn a_run_that_is_still_written_is_merged_as_such_and_a_later_merge_replaces_it()
     assert!(!whole.stderr.contains("still running") && !whole.stderr.contains("warning"), "{whole}");
     assert_eq!(tag(&output, "rpd.still_running"), None);
     let again = rank.merge(&[]);
-    assert!(again.code() == Some(5) && again.stderr.contains("is there already: use --force"), "{again}");
+    assert!(again.code() == Some(5) && again.stderr.contains("is there already; use --force"), "{again}");
 }
 
 #[test]

@@ -299,7 +299,7 @@ fn long_texts_and_many_strings_are_within_any_memory_that_is_enough() {
 }
 
 #[test]
-fn a_row_that_there_is_no_room_for_is_refused_unread() {
+fn a_row_beyond_the_memory_is_refused_unread() {
     let folder = tempfile::tempdir().unwrap();
     let long = "UPDATE rocpd_arg{} SET value = hex(zeroblob(15 << 20)) WHERE id = 1";
     let inputs = changed(folder.path(), 100, long);

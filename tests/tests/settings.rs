@@ -39,7 +39,7 @@ impl Prefix {
 fn presets() -> Vec<PathBuf> {
     let files = fs::read_dir(repository().join("configs")).unwrap().map(|entry| entry.unwrap().path());
     let is_preset = |path: &PathBuf| {
-        path.extension().is_some_and(|ending| ending == "toml") && !path.ends_with("Cargo.toml")
+        path.extension().is_some_and(|extension| extension == "toml") && !path.ends_with("Cargo.toml")
     };
     let mut presets: Vec<PathBuf> = files.filter(is_preset).collect();
     presets.sort();

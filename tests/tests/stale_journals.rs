@@ -14,9 +14,9 @@ fn run() -> RunFolder {
     RunFolder::new(&SyntheticRun { nodes: 1, events_per_rank: 60, ..SyntheticRun::default() })
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
@@ -40,9 +40,9 @@ fn viewer(database: &Path) -> Connection {
     viewer
 }
 
-/// The journals of a database, by their endings.
+/// The journals of a database, by their suffixes.
 fn journals(database: &Path) -> BTreeMap<&'static str, Vec<u8>> {
-    let read = |ending| Some((ending, fs::read(beside(database, ending)).ok()?));
+    let read = |suffix| Some((suffix, fs::read(beside(database, suffix)).ok()?));
     ["-wal", "-shm", "-journal"].into_iter().filter_map(read).collect()
 }
 
@@ -87,20 +87,20 @@ fn what_a_crashed_viewer_left_is_not_replayed_into_a_merge() {
         let _ = merge(&run, &output, &["--format", format]).success();
         let expected = rows(&output);
         let left = crash(&output);
-        for ending in ["-wal", "-journal"] {
+        for suffix in ["-wal", "-journal"] {
             for is_removed in [false, true] {
-                if ending == "-wal" {
+                if suffix == "-wal" {
                     fs::write(beside(&output, "-shm"), &left["-shm"]).unwrap();
                 }
-                fs::write(beside(&output, ending), &left[ending]).unwrap();
+                fs::write(beside(&output, suffix), &left[suffix]).unwrap();
                 fs::write(beside(&output, ".partial-wal"), &left["-wal"]).unwrap();
                 if is_removed {
                     fs::remove_file(&output).unwrap();
                 }
                 let _ = merge(&run, &output, &["--force", "--format", format]).success();
-                assert!(journals(&output).is_empty(), "{name}{ending}: {:?}", journals(&output).keys());
+                assert!(journals(&output).is_empty(), "{name}{suffix}: {:?}", journals(&output).keys());
                 assert!(!beside(&output, ".partial-wal").exists());
-                assert_eq!(rows(&output), expected, "{name}{ending}");
+                assert_eq!(rows(&output), expected, "{name}{suffix}");
             }
         }
     }
@@ -142,21 +142,21 @@ fn what_is_no_journal_stays_and_is_named() {
     let output = run.beside("out.db");
     let mine = run.beside("mine");
     fs::write(&mine, "mine").unwrap();
-    let refuses = |ending: &str| {
-        let name = beside(&output, ending);
+    let refuses = |suffix: &str| {
+        let name = beside(&output, suffix);
         assert_refused(&merge(&run, &output, &[]), 5, &[&name.to_string_lossy(), "no journal", "-o"]);
         assert!(!output.exists() && fs::symlink_metadata(name).is_ok());
     };
-    for ending in ["-wal", "-shm", "-journal", ".partial-journal"] {
-        let name = beside(&output, ending);
+    for suffix in ["-wal", "-shm", "-journal", ".partial-journal"] {
+        let name = beside(&output, suffix);
         symlink(&mine, &name).unwrap();
-        refuses(ending);
+        refuses(suffix);
         fs::remove_file(&name).unwrap();
         fs::create_dir(&name).unwrap();
-        refuses(ending);
+        refuses(suffix);
         fs::remove_dir(&name).unwrap();
         fs::write(&name, "a text of mine").unwrap();
-        refuses(ending);
+        refuses(suffix);
         fs::remove_file(&name).unwrap();
         assert_eq!(fs::read(&mine).unwrap(), b"mine");
     }
@@ -183,8 +183,8 @@ fn an_output_that_reads_otherwise_under_its_name_is_removed() {
     let table = contents.keys().find(|table| table.starts_with("rocpd_region")).unwrap();
     let open = viewer(&copy);
     open.execute_batch(&format!("DELETE FROM \"{table}\"")).unwrap();
-    for (ending, content) in journals(&copy) {
-        fs::write(beside(&output, ending), content).unwrap();
+    for (suffix, content) in journals(&copy) {
+        fs::write(beside(&output, suffix), content).unwrap();
     }
     drop(open);
     let failure = verify().unwrap_err();

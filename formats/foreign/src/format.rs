@@ -65,6 +65,6 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         FileKind::NotADatabase if is_perfetto(path) => Ok(Format::PerfettoTrace),
         FileKind::NotADatabase if is_omnistat(path) => Ok(Format::OmnistatCsv),
         FileKind::NotADatabase => Err(why_refused(path).or_else(|| why_packed(path)).unwrap_or(UNKNOWN)),
-        FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
+        FileKind::Unreadable => Err("cannot be read; check that it is there, and its permissions"),
     }
 }

@@ -21,11 +21,11 @@ const OPAQUE_MAGICS: [&[u8]; 7] =
     [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
 /// Tables of total durations of calls and kernels.
-const SUMS: &str = "is a CSV table of sums, without times: name the database of the same run, or record one with \
+const SUMS: &str = "is a CSV table of sums, without times; name the database of the same run, or record one with \
                     rocprofv3 -f rocpd";
-const V3: &str = "is CSV of rocprofv3, which has not all that was recorded: name the database of the same run \
+const V3: &str = "is CSV of rocprofv3, which has not all that was recorded; name the database of the same run \
                   (*_results.db), or record one with rocprofv3 -f rocpd";
-const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged: record with rocprofv3 -f rocpd";
+const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged; record with rocprofv3 -f rocpd";
 
 /// Output of `rocprof-compute analyze` for the databases of its passes.
 pub(crate) const ANALYSIS: &str = "is an analysis database of rocprof-compute (tables compute_*), which holds metrics and no \
@@ -47,7 +47,7 @@ const HEADERS: [(&[&str], &str); 8] = [
 
 /// Files that rocprof-sys writes beside its traces (metadata, functions, sums). They are JSON whose only member is
 /// named after the tool, one of its former names, or the library that writes it.
-const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times: name the database of the same run \
+const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times; name the database of the same run \
                    (ROCPROFSYS_USE_ROCPD=ON) or perfetto-trace-*.proto";
 const SYS_MEMBERS: [&str; 6] =
     ["rocprofiler-systems", "rocprofiler_systems", "rocprofsys", "rocprof-sys", "omnitrace", "timemory"];
@@ -66,8 +66,9 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
 /// This is the case for a database, a file that rocprof-sys wrote about the run, JSON with such a member, and a
 /// compressed file. A file that cannot be read contains nothing.
 pub fn contains_environment(path: &Path) -> bool {
-    let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
-    DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
+    let is_extension =
+        |extension: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension));
+    DATABASES.iter().any(is_extension) || find_environment(path).unwrap_or(false)
 }
 
 fn find_environment(path: &Path) -> io::Result<bool> {

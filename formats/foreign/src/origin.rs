@@ -10,7 +10,7 @@
 //! | `.db` | has tables `rocpd_*` or `compute_*` | a damaged SQLite database, empty, zeros, or not SQLite but with a profiler's name |
 //! | `.proto` | has a profiler's name | not text |
 //! | `.rpd`, `.pftrace`, shard, unreadable file | | always |
-//! | compressed | begins as its compression does, and a profiler's ending precedes that of the compression | |
+//! | compressed | begins as its compression does, and a profiler's suffix precedes that of the compression | |
 //! | any other name, such as `.json.tmp` of a killed Kineto | begins with such a mark, header or tables | |
 //!
 //! The merge reads the beginning of at most 10,000 files in folders that it does not search. Files of spaces only, and
@@ -38,7 +38,7 @@ const JSON_MARKS: [&[u8]; 8] = [
 const EVENT_NAMES: [&[u8]; 2] = [b"\"ph\"", b"\"ts\""];
 
 /// Suffixes of the names of profilers' tables and databases.
-const NAME_ENDINGS: [&str; 13] = [
+const NAME_SUFFIXES: [&str; 13] = [
     "kernel_trace.csv",
     "api_trace.csv",
     "memory_copy_trace.csv",
@@ -101,7 +101,7 @@ pub fn holds_profile(path: &Path) -> bool {
 
 /// Returns whether a name, in lower case, is one that profilers use for their files.
 pub(crate) fn is_profiler_name(name: &str) -> bool {
-    NAME_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    NAME_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
         || NAME_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
         || NAMES.contains(&name)
 }

@@ -20,22 +20,22 @@ const ZIP_HEAD_BYTES: usize = 30;
 /// Extensions of profilers' files inside.
 const INNER: [&str; 5] = [".json", ".db", ".rpd", ".pftrace", ".rpdshard"];
 /// Extensions of compressed files that the merge reads.
-const READ_ENDINGS: [&str; 2] = [".json.gz", ".pftrace.gz"];
+const READ_SUFFIXES: [&str; 2] = [".json.gz", ".pftrace.gz"];
 
 const COMPRESSED: &str =
-    "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
+    "is compressed in a form that rpd-merge does not read; decompress it, and merge the file that is in it";
 const NO_PACKING: &str = "has the name of a compressed file, but does not begin like one: it is damaged";
 
 /// Returns why a compressed file cannot be merged. Returns `None` for any other file, and if the names show that it
 /// contains no profile.
 pub fn why_packed(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    if READ_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+    if READ_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
         return None;
     }
     let (inner, place, magic) = PACKINGS
         .iter()
-        .find_map(|(ending, place, magic)| Some((name.strip_suffix(ending)?, *place, *magic)))?;
+        .find_map(|(suffix, place, magic)| Some((name.strip_suffix(suffix)?, *place, *magic)))?;
     let is_named = is_inner(inner);
     let Ok(head) = FileHead::read(path) else { return is_named.then_some(COMPRESSED) };
     match head.bytes.get(place..).is_some_and(|bytes| bytes.starts_with(magic)) {
@@ -46,7 +46,7 @@ pub fn why_packed(path: &Path) -> Option<&'static str> {
 }
 
 fn is_inner(name: &str) -> bool {
-    INNER.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+    INNER.iter().any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 
 /// Returns the names of the files in a zip archive, in lower case, that are in the given first part of the archive.

@@ -37,7 +37,7 @@ pub(crate) enum TraceItem<'b> {
 
 /// The result of a walk.
 #[derive(Debug, Default)]
-pub(crate) struct WalkEnding {
+pub(crate) struct WalkResult {
     /// Offset at which the walk could not continue, and the reason.
     pub(crate) damage: Option<(u64, String)>,
     /// Offset of the end of a complete document, and the unexpected data after it.
@@ -73,18 +73,18 @@ pub(crate) fn walk(
     input: &mut JsonInput,
     depth: WalkDepth,
     take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
-) -> Result<WalkEnding, TranslateError> {
-    let mut ending = WalkEnding::default();
+) -> Result<WalkResult, TranslateError> {
+    let mut result = WalkResult::default();
     input.pass_mark();
-    match document(input, depth, &mut ending, take) {
+    match document(input, depth, &mut result, take) {
         Err(WalkStop::Reader(error)) => return Err(error),
         Err(WalkStop::Damage(at, why)) => {
-            ending.damage = Some((at, input.damage().unwrap_or(why).to_owned()));
+            result.damage = Some((at, input.damage().unwrap_or(why).to_owned()));
         }
-        Ok(()) if depth == WalkDepth::Everything => ending.trailing = trailing_data(input),
+        Ok(()) if depth == WalkDepth::Everything => result.trailing = trailing_data(input),
         Ok(()) => {}
     }
-    Ok(ending)
+    Ok(result)
 }
 
 /// Reads the data after the document. The checksum of a compressed file is at its end.
@@ -117,12 +117,12 @@ const CUT_OFF: &str = "the file ends too early";
 fn document(
     input: &mut JsonInput,
     depth: WalkDepth,
-    ending: &mut WalkEnding,
+    result: &mut WalkResult,
     take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
 ) -> Result<(), WalkStop> {
     match input.peek() {
         Some(b'[') => {
-            ending.has_events = true;
+            result.has_events = true;
             take(TraceItem::Events { bare: true })?;
             return events(input, depth, take);
         }
@@ -134,7 +134,7 @@ fn document(
     while next_member(input, &mut is_first, &mut name)? {
         let begin = input.offset();
         if name == b"traceEvents" && input.peek() == Some(b'[') {
-            ending.has_events = true;
+            result.has_events = true;
             take(TraceItem::Events { bare: false })?;
             events(input, depth, take)?;
         } else if is_fact(&name) {

@@ -1,4 +1,4 @@
-use crate::document::{TraceItem, TrailingData, WalkDepth, WalkEnding, walk};
+use crate::document::{TraceItem, TrailingData, WalkDepth, WalkResult, walk};
 use crate::event::TraceEvent;
 use crate::facts::{self, TraceFacts, TraceSidecar};
 use crate::input::{JsonInput, open};
@@ -40,9 +40,9 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
         Err(why) => run.rows.out.warn(why),
     }
     run.rows.out.process(&run.process(None))?;
-    let ending = walk(&mut input, WalkDepth::Everything, &mut |item| run.take(item))?;
+    let result = walk(&mut input, WalkDepth::Everything, &mut |item| run.take(item))?;
     failed(path, &mut input)?;
-    run.end(ending)
+    run.end(result)
 }
 
 fn opened(path: &Path) -> Result<JsonInput, TranslateError> {
@@ -175,18 +175,18 @@ impl TraceTranslation<'_> {
         Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
-    fn end(mut self, ending: WalkEnding) -> Result<Translation, TranslateError> {
-        if let Some((at, why)) = ending.damage {
-            if !ending.has_events {
+    fn end(mut self, result: WalkResult) -> Result<Translation, TranslateError> {
+        if let Some((at, why)) = result.damage {
+            if !result.has_events {
                 return Err(no_events(self.path, at, why));
             }
             self.rows.out.warn(format!("it is damaged at byte {at}: {why}; everything after it is lost"));
             LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
         }
-        if !ending.has_events {
+        if !result.has_events {
             return Err(no_events(self.path, 0, "there are no traceEvents".to_owned()));
         }
-        if let Some((at, data)) = ending.trailing {
+        if let Some((at, data)) = result.trailing {
             self.warn_of_trailing_data(at, data);
         }
         self.check_times();

@@ -1,7 +1,7 @@
 //! Reads and writes legacy `.rpd` files of rocmProfileData.
 //!
 //! * [`translate`] converts a `.rpd` of schema 2 or 3 to a shard, which a merge reads like any other;
-//! * [`peek`] returns the processes of a `.rpd`;
+//! * [`read_processes`] returns the processes of a `.rpd`;
 //! * [`write()`] converts a merged RocPD database to a `.rpd`, with AMD's ids for several nodes.
 
 mod quiet;
@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub use quiet::NotQuiet;
-pub use read::{RpdOptions, RpdReadError, RpdTranslation, is_merge, peek, translate};
+pub use read::{RpdOptions, RpdReadError, RpdTranslation, is_merge, read_processes, translate};
 pub use write::{RpdWriteError, WrittenCount, WrittenRpd, write};
 
 use rpd_shard::record::Clock;

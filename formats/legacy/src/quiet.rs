@@ -26,7 +26,7 @@ pub enum NotQuiet {
         source: io::Error,
     },
     /// The file is empty, or its first bytes are not those of SQLite.
-    #[error("{} is not an SQLite database ({bytes} bytes, no header at offset 0): name a .rpd or RocPD file", path.display())]
+    #[error("{} is not an SQLite database ({bytes} bytes, no header at offset 0); name a .rpd or RocPD file", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,

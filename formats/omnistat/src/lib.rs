@@ -29,7 +29,7 @@ mod table;
 mod time;
 mod translate;
 
-pub use translate::{peek, translate};
+pub use translate::{read_processes, translate};
 
 use std::path::Path;
 

@@ -34,8 +34,8 @@ impl<R: BufRead> TableLines<R> {
         self.number += 1;
         loop {
             let before = self.line.len();
-            let room = MAX_LINE.saturating_sub(before as u64);
-            (&mut self.input).take(room).read_until(b'\n', &mut self.line)?;
+            let free_bytes = MAX_LINE.saturating_sub(before as u64);
+            (&mut self.input).take(free_bytes).read_until(b'\n', &mut self.line)?;
             let is_end = self.line.len() == before;
             let is_whole = self.line.ends_with(b"\n");
             if self.line.is_empty() {

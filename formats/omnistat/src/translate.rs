@@ -58,7 +58,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
 }
 
 /// Returns the nodes of a table as the processes that [`translate`] describes, but without times.
-pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let head = TableHead::read(&mut open(path)?, path)?;
     Ok(processes(&head, &vec![None; head.instances.len()]))
 }

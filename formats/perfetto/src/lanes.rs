@@ -13,25 +13,25 @@ pub enum Overlaps {
 /// Latest end of a span that each lane can accept. A tree of maxima over the lanes finds the first suitable lane
 /// without examining each of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
-    /// Leaves are in the second half; the parent of `i` is `i / 2`. The value 0 means no room; `t + 1` means room
-    /// until t.
+pub(crate) struct FreeLanes {
+    /// Leaves are in the second half; the parent of `i` is `i / 2`. The value 0 means that the lane is taken;
+    /// `t + 1` means that it is free until t.
     tree: Vec<u64>,
     lanes: usize,
 }
 
 const FREE: u64 = u64::MAX;
 
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room { tree: vec![0; 2], lanes: 0 }
+impl FreeLanes {
+    pub(crate) fn new() -> FreeLanes {
+        FreeLanes { tree: vec![0; 2], lanes: 0 }
     }
 
     pub(crate) fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// Returns the first lane with room until `end`; adds a lane if there is none.
+    /// Returns the first lane that is free until `end`; adds a lane if there is none.
     #[inline]
     pub(crate) fn find(&mut self, end: Timestamp) -> usize {
         let wanted = end.ns() + 1;
@@ -65,25 +65,25 @@ impl Room {
         lane
     }
 
-    /// Marks a lane as having room for any span.
+    /// Marks a lane as free for any span.
     pub(crate) fn free(&mut self, lane: usize) {
         self.set(lane, FREE);
     }
 
-    /// Marks a lane as having room for spans that end at or before `end`.
+    /// Marks a lane as free for spans that end at or before `end`.
     pub(crate) fn until(&mut self, lane: usize, end: Timestamp) {
         self.set(lane, end.ns() + 1);
     }
 
-    /// Marks a lane as having no room.
+    /// Marks a lane as taken.
     pub(crate) fn fill(&mut self, lane: usize) {
         self.set(lane, 0);
     }
 
     #[inline]
-    fn set(&mut self, lane: usize, room: u64) {
+    fn set(&mut self, lane: usize, free_until: u64) {
         let mut at = self.tree.len() / 2 + lane;
-        self.tree[at] = room;
+        self.tree[at] = free_until;
         while at > 1 {
             let most = self.tree[at].max(self.tree[at ^ 1]);
             at /= 2;

@@ -10,7 +10,7 @@ pub struct Timestamp(u64);
 
 /// A time that a trace cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{ns} ns is before the start of the trace: choose a T0 that is not after the first event")]
+#[error("{ns} ns is before the start of the trace; choose a T0 that is not after the first event")]
 pub struct NoTimestamp {
     /// The time, ns since T0.
     pub ns: i64,

@@ -1,4 +1,4 @@
-use crate::lanes::{Overlaps, Room};
+use crate::lanes::{FreeLanes, Overlaps};
 use crate::time::{Cut, Span, Timestamp, Window};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use thiserror::Error;
 ///
 /// Times ascend. Ends precede beginnings of the same time, but a span of duration 0 begins before it ends. An
 /// enclosing span begins first and ends last. Spans that cannot share a track get separate lanes; each span gets
-/// the first lane that has room.
+/// the first free lane.
 ///
 /// Spans must be sorted by [`Span::order`]. The end of a window cuts open spans. [`Timeline::open`] continues them
 /// in the next window, on the same lanes. Spans of one window may be added one at a time; only open spans are kept
@@ -19,7 +19,7 @@ pub struct Timeline<T> {
     window: Window,
     /// Start of the last span.
     last: Timestamp,
-    room: Room,
+    free_lanes: FreeLanes,
     /// Open spans of each lane, outermost first.
     lanes: Vec<Vec<Open<T>>>,
     /// Ends of open spans, earliest first.
@@ -69,7 +69,7 @@ pub enum MisplacedSpan {
         last: Timestamp,
     },
     /// The span begins after the window.
-    #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
+    #[error("a span that begins at {start} is after the window, which ends at {end}; open the next one")]
     AfterWindow {
         /// Beginning of the span.
         start: Timestamp,
@@ -85,7 +85,7 @@ impl<T> Timeline<T> {
             overlaps,
             window,
             last: Timestamp::default(),
-            room: Room::new(),
+            free_lanes: FreeLanes::new(),
             lanes: Vec::new(),
             ends: BinaryHeap::new(),
         }
@@ -93,7 +93,7 @@ impl<T> Timeline<T> {
 
     /// Number of lanes so far.
     pub fn lanes(&self) -> usize {
-        self.room.lanes()
+        self.free_lanes.lanes()
     }
 
     /// Adds a span, after all earlier ends. Returns `false` for a span outside the window, which is skipped.
@@ -119,14 +119,14 @@ impl<T> Timeline<T> {
         let Some(clipped) = self.window.clip(span) else { return Ok(false) };
         let at = clipped.part.start();
         self.end_until(at, &mut emit);
-        let lane = self.room.find(span.end());
+        let lane = self.free_lanes.find(span.end());
         if lane == self.lanes.len() {
             self.lanes.push(Vec::new());
         }
         emit(Edge::Begin { at, lane, span, cut: clipped.cut, item: &item });
         self.lanes[lane].push(Open { span, item });
         self.ends.push(Reverse((span.end(), lane)));
-        self.note_room(lane);
+        self.update_free_lanes(lane);
         Ok(true)
     }
 
@@ -162,17 +162,17 @@ impl<T> Timeline<T> {
             self.ends.pop();
             // The innermost span ends first: no other open span of a lane ends before it.
             self.lanes[lane].pop();
-            self.note_room(lane);
+            self.update_free_lanes(lane);
             emit(Edge::End { at, lane });
         }
     }
 
     #[inline]
-    fn note_room(&mut self, lane: usize) {
+    fn update_free_lanes(&mut self, lane: usize) {
         match (self.lanes[lane].last(), self.overlaps) {
-            (None, _) => self.room.free(lane),
-            (Some(innermost), Overlaps::Nest) => self.room.until(lane, innermost.span.end()),
-            (Some(_), Overlaps::Separate) => self.room.fill(lane),
+            (None, _) => self.free_lanes.free(lane),
+            (Some(innermost), Overlaps::Nest) => self.free_lanes.until(lane, innermost.span.end()),
+            (Some(_), Overlaps::Separate) => self.free_lanes.fill(lane),
         }
     }
 }

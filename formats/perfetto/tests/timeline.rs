@@ -236,7 +236,7 @@ fn a_hundred_thousand_spans_at_once_take_no_time() {
     const SPANS: usize = 100_000;
     let mut timeline = Timeline::new(Overlaps::Nest, Window::ALL);
     let mut edges = 0;
-    // Each span ends after the previous one, so that no lane has room for the next.
+    // Each span ends after the previous one, so that no lane is free for the next.
     for number in 0..SPANS as u64 {
         timeline.push(span(number, 1_000_000 + number), (), |_| edges += 1).unwrap();
     }

@@ -113,7 +113,7 @@ pub enum Problem {
 
 /// Error: the database could not be checked.
 #[derive(Debug, thiserror::Error)]
-#[error("read {}: check that it exists and is a RocPD database", path.display())]
+#[error("read {}; check that it exists and is a RocPD database", path.display())]
 pub struct CheckError {
     /// Path of the file.
     pub path: PathBuf,

@@ -46,7 +46,7 @@ pub enum WriteError {
         path: PathBuf,
     },
     /// The file cannot be created.
-    #[error("create {}: check that the directory exists and can be written to", path.display())]
+    #[error("create {}; check that the directory exists and can be written to", path.display())]
     Create {
         /// Path of the file.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// The file cannot be opened.
-    #[error("open {}: check that it exists and can be written to", path.display())]
+    #[error("open {}; check that it exists and can be written to", path.display())]
     Open {
         /// Path of the file.
         path: PathBuf,

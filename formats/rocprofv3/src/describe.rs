@@ -22,12 +22,12 @@ pub(crate) fn describe(
     sections: &ProcessSections,
 ) -> Result<(), TranslateError> {
     out.known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
-    let mut room = MAX_NAME_BYTES;
+    let mut free_bytes = MAX_NAME_BYTES;
     let mut each = |name: &str, take: &mut dyn FnMut(&mut ProcessOutput<'_>, &[u8]) -> _| {
         let section = sections.tables.get(name).copied().unwrap_or_default();
         out.each(scanner, name, MAX_ELEMENT_BYTES, section, take)
     };
-    each("strings.buffer_records", &mut |out, bytes| kind(out, &mut room, bytes))?;
+    each("strings.buffer_records", &mut |out, bytes| kind(out, &mut free_bytes, bytes))?;
     each("strings.marker_api", &mut |out, bytes| {
         let NumberedText { key, value } = serde_json::from_slice(bytes)?;
         out.known.markers.add(key, &value)
@@ -42,10 +42,10 @@ pub(crate) fn describe(
     each("counters", &mut counter)
 }
 
-fn kind(out: &mut ProcessOutput<'_>, room: &mut usize, bytes: &[u8]) -> Result<(), ElementError> {
-    let names = match room.checked_sub(bytes.len()) {
+fn kind(out: &mut ProcessOutput<'_>, free_bytes: &mut usize, bytes: &[u8]) -> Result<(), ElementError> {
+    let names = match free_bytes.checked_sub(bytes.len()) {
         Some(left) => {
-            *room = left;
+            *free_bytes = left;
             serde_json::from_slice::<KindNames>(bytes).map_err(ElementError::from)
         }
         None => Err(ElementError::OverLimit),

@@ -101,13 +101,13 @@ impl ReferredRows {
     }
 
     /// Returns whether another dispatch can be remembered.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn can_remember(&self) -> bool {
         self.dispatches.len() < MAX_COUNTED_DISPATCHES
     }
 
     /// Remembers the event of a dispatch; of equal ids the first one counts.
     pub(crate) fn remember(&mut self, dispatch: u64, event: EventKey) {
-        if self.has_room() {
+        if self.can_remember() {
             self.dispatches.entry(dispatch).or_insert(event);
         }
     }

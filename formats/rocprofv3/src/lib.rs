@@ -26,7 +26,7 @@ mod source;
 mod survey;
 mod translate;
 
-pub use translate::{peek, translate};
+pub use translate::{read_processes, translate};
 
 use std::io::Read;
 use std::path::Path;

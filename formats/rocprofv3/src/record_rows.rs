@@ -162,7 +162,7 @@ impl ProcessOutput<'_> {
         let counters: Vec<PmcKey> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
         let event = match self.known.dispatch(info.dispatch_id) {
             Some(event) => event,
-            None if !self.known.has_room() => return Err(ElementError::OverLimit),
+            None if !self.known.can_remember() => return Err(ElementError::OverLimit),
             None => {
                 let base = RecordBase {
                     tid: counted.thread_id,

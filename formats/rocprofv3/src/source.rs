@@ -64,7 +64,7 @@ impl Seek for JsonSource {
             JsonSource::Packed { unpacked: reader, at, restarts } if place < *at => {
                 if *restarts == MAX_RESTARTS {
                     return Err(io::Error::other(
-                        "it has too many processes for a packed file: unpack it first",
+                        "it has too many processes for a packed file; unpack it first",
                     ));
                 }
                 *restarts += 1;

@@ -47,7 +47,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
 
 /// Returns the processes of a file in file order, as [`translate`] describes them in a shard. Reads the whole file,
 /// because the last process may be at its end.
-pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let (survey, _) = survey(path)?;
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())
 }

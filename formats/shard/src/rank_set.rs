@@ -21,7 +21,7 @@ pub enum RankSetError {
     #[error("invalid ranks {0:?}; expected numbers and ranges such as 0,8-15")]
     NoRange(String),
     /// The last rank of a range is below the first.
-    #[error("{first}-{last} ends before it begins: write {last}-{first}")]
+    #[error("{first}-{last} ends before it begins; write {last}-{first}")]
     Backwards {
         /// First rank.
         first: u32,

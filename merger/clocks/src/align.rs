@@ -112,7 +112,7 @@ impl Estimate {
             let used: Vec<ClockLink> = unscattered.iter().filter(is_used).cloned().collect();
             let from_collectives = alone(&used, LinkNoise::Guessed);
             let (links, biases, corrections) =
-                together(&probed, &from_probes, used, &from_collectives, &habits);
+                combine_links(&probed, &from_probes, used, &from_collectives, &habits);
             let located = locate(all, &links, &corrections, LinkNoise::Scaled, Some(&probed_alone));
             let is_wrong = |&d: &usize| {
                 let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
@@ -229,7 +229,7 @@ fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<Doma
 
 /// Combines the links of both sources. Returns them with their biases and, by link, the corrections for constant
 /// errors and noise.
-fn together(
+fn combine_links(
     probed: &[ClockLink],
     from_probes: &[Option<DomainTrack>],
     unscattered: Vec<ClockLink>,

@@ -1,7 +1,7 @@
 //! Counts effects that still appear before their causes.
 
 use super::fit::DomainFit;
-use super::observations::{ClockObservations, RankInterval, WaitRelation};
+use super::observations::{ClockObservations, ObservedWaits, RankInterval};
 use super::time_map::MapCursor;
 
 /// Collectives that a rank left before another one entered for which it waits.
@@ -33,7 +33,7 @@ impl ClockObservations {
             }
             let mut awaited = mapped.iter().filter(|(a, ..)| collective.waits.is_awaited(a.rank));
             let last = match collective.waits {
-                WaitRelation::AllOfRoot(_) => awaited.next(),
+                ObservedWaits::AllForRoot(_) => awaited.next(),
                 _ => awaited.max_by_key(|(a, enter, _)| (*enter, a.rank)),
             };
             let Some(&(last, entered, _)) = last else { continue };

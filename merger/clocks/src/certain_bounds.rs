@@ -4,7 +4,7 @@
 use super::collectives::ComparableCollective;
 use super::links::{ClockLink, OrderedDomains};
 use super::locate::DomainTrack;
-use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
+use super::observations::{BurstTimes, CollectiveObservation, ObservedWaits};
 use super::probes::READING_ERROR_NS;
 use super::track::{ClockTrack, SECOND};
 
@@ -95,17 +95,17 @@ pub(super) fn bounds(
 
 /// Adds the orders that follow from a collective with a root.
 fn rooted(collective: &CollectiveObservation, domains: &OrderedDomains, add: &mut impl FnMut(Order)) {
-    let (root, all_of_root) = match collective.waits {
-        WaitRelation::AllOfRoot(root) => (root, true),
-        WaitRelation::RootOfAll(root) => (root, false),
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::Nothing => return,
+    let (root, all_for_root) = match collective.waits {
+        ObservedWaits::AllForRoot(root) => (root, true),
+        ObservedWaits::RootForAll(root) => (root, false),
+        ObservedWaits::AllForAll | ObservedWaits::AllForAllByTimes | ObservedWaits::Nothing => return,
     };
     let intervals = || collective.intervals.iter().filter(|a| a.exit >= a.enter);
     let Some(root) = intervals().find(|a| a.rank == root) else { return };
     let Some((root_at, root_clock)) = domains.get(root.domain as usize) else { return };
     for other in intervals() {
         let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
-        let (earlier, later) = if all_of_root {
+        let (earlier, later) = if all_for_root {
             ((root_at, root_clock.of_boottime(root.enter)), (at, clock.of_boottime(other.exit)))
         } else {
             ((at, clock.of_boottime(other.enter)), (root_at, root_clock.of_boottime(root.exit)))

@@ -5,7 +5,7 @@
 
 use super::links::{ClockLink, DomainPair, LinkKind, OrderedDomains};
 use super::locate::DomainTrack;
-use super::observations::{CollectiveObservation, WaitRelation};
+use super::observations::{CollectiveObservation, ObservedWaits};
 use super::probes::READING_ERROR_NS;
 use super::robust;
 use super::track::SECOND;
@@ -65,8 +65,8 @@ pub(super) fn comparable_collectives(
     domains: &OrderedDomains,
 ) -> Vec<ComparableCollective> {
     let comparable = |observed: &CollectiveObservation| {
-        let is_sure = observed.waits == WaitRelation::AllOfAll;
-        if !is_sure && observed.waits != WaitRelation::AllOfAllByTimes {
+        let is_sure = observed.waits == ObservedWaits::AllForAll;
+        if !is_sure && observed.waits != ObservedWaits::AllForAllByTimes {
             return None;
         }
         let mut ranks: Vec<(usize, f64, f64)> = observed
@@ -291,7 +291,7 @@ struct Exits {
 ///
 /// If these are too few, returns the points of all collectives, corrected for haste, and the possible error of
 /// that correction, ns.
-fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f64) {
+fn without_haste(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f64) {
     let point = |e: &Exits| (e.u, e.v - e.u);
     let Some(habits) = habits else { return (exits.iter().map(point).collect(), 0.0) };
     let waited = |e: &&Exits| e.hasty == [false; 2];
@@ -322,7 +322,7 @@ struct Met {
 
 impl Met {
     fn new(ends: (usize, usize), exits: Vec<Exits>, habits: Option<&ExitHabits>) -> Met {
-        let (mut exits, uneven) = evened(exits, habits);
+        let (mut exits, uneven) = without_haste(exits, habits);
         exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let rate = robust::slope(&exits);
         let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
@@ -341,8 +341,8 @@ impl Met {
             // A remainder that is too small for a block of its own is added to the last block, unless that is
             // already long.
             let left = rest.get(end..).unwrap_or_default();
-            let has_room = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
-            let end = if left.len() < MIN_BLOCK_SIZE && has_room { rest.len() } else { end };
+            let may_grow = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
+            let end = if left.len() < MIN_BLOCK_SIZE && may_grow { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;

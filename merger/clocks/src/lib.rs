@@ -37,7 +37,7 @@ pub use clock_file::{ClockFile, NamedDomain};
 pub use fit::{DomainFit, ErrorKnot};
 pub use method::AlignMethod;
 pub use observations::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ObservedWaits, RankInterval,
 };
 pub use robust::{median, slope};
 pub use time_map::TimeMap;

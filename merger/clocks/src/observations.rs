@@ -45,42 +45,43 @@ pub struct BurstTimes {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CollectiveObservation {
     /// Which ranks wait for which.
-    pub waits: WaitRelation,
+    pub waits: ObservedWaits,
     /// The ranks that took part.
     pub intervals: Vec<RankInterval>,
 }
 
-/// Which ranks must enter a collective before a rank can leave it.
+/// Which ranks wait for which in one observed collective, by rank numbers, and whether that is certain. A rank cannot
+/// leave before those that it waits for have entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum WaitRelation {
+pub enum ObservedWaits {
     /// Every rank waits for all ranks: barrier, allreduce, allgather, alltoall.
-    AllOfAll,
-    /// Like `AllOfAll`, but only the times show that it was one collective, so that it yields no certain bounds.
-    AllOfAllByTimes,
+    AllForAll,
+    /// Like `AllForAll`, but only the times show that it was one collective, so that it yields no certain bounds.
+    AllForAllByTimes,
     /// Every rank waits for this rank: broadcast, scatter.
-    AllOfRoot(u32),
+    AllForRoot(u32),
     /// This rank waits for all ranks: reduce, gather.
-    RootOfAll(u32),
+    RootForAll(u32),
     /// No rank waits for another: nothing follows from the times.
     Nothing,
 }
 
-impl WaitRelation {
+impl ObservedWaits {
     /// Returns whether other ranks wait for this rank.
     pub(super) fn is_awaited(self, rank: u32) -> bool {
         match self {
-            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
-            WaitRelation::AllOfRoot(root) => rank == root,
-            WaitRelation::Nothing => false,
+            ObservedWaits::AllForAll | ObservedWaits::AllForAllByTimes | ObservedWaits::RootForAll(_) => true,
+            ObservedWaits::AllForRoot(root) => rank == root,
+            ObservedWaits::Nothing => false,
         }
     }
 
     /// Returns whether this rank waits for others.
     pub(super) fn is_waiting(self, rank: u32) -> bool {
         match self {
-            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
-            WaitRelation::RootOfAll(root) => rank == root,
-            WaitRelation::Nothing => false,
+            ObservedWaits::AllForAll | ObservedWaits::AllForAllByTimes | ObservedWaits::AllForRoot(_) => true,
+            ObservedWaits::RootForAll(root) => rank == root,
+            ObservedWaits::Nothing => false,
         }
     }
 }

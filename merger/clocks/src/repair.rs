@@ -6,7 +6,7 @@
 
 use super::causality::CausalityCheck;
 use super::fit::DomainFit;
-use super::observations::{ClockObservations, RankInterval, WaitRelation};
+use super::observations::{ClockObservations, ObservedWaits, RankInterval};
 use super::time_map::TimeMap;
 use super::track::SECOND;
 use rpd_shard::model::LocalNs;
@@ -66,7 +66,7 @@ impl ClockObservations {
 
 /// The collectives, and the current moves of all domains.
 struct Moves {
-    collectives: Vec<(WaitRelation, Vec<RankTimes>)>,
+    collectives: Vec<(ObservedWaits, Vec<RankTimes>)>,
     domains: Vec<Domain>,
     /// Number of times of a domain in one stretch.
     stride: usize,
@@ -111,8 +111,8 @@ impl Moves {
             domain.times.dedup();
             let mut cursor = fit.map.cursor();
             domain.jobs = domain.times.iter().map(|&at| cursor.map(LocalNs(at)).ns()).collect();
-            let room = |&at: &i64| fit.bar_at(LocalNs(at)).unwrap_or(0).max(0) as f64;
-            domain.error_bounds = domain.times.iter().map(room).collect();
+            let error_bound = |&at: &i64| fit.bar_at(LocalNs(at)).unwrap_or(0).max(0) as f64;
+            domain.error_bounds = domain.times.iter().map(error_bound).collect();
             domain.stride = domain.times.len();
             domain.moves = vec![0.0];
             domain.bends = vec![true];
@@ -125,8 +125,9 @@ impl Moves {
         let collectives = observations.collectives.iter().map(|collective| {
             (collective.waits, collective.intervals.iter().filter(known).map(rank_times).collect::<Vec<_>>())
         });
-        let collectives =
-            collectives.filter(|(waits, ranks)| *waits != WaitRelation::Nothing && ranks.len() > 1).collect();
+        let collectives = collectives
+            .filter(|(waits, ranks)| *waits != ObservedWaits::Nothing && ranks.len() > 1)
+            .collect();
         let longest = domains.iter().map(|d| d.times.len()).max().unwrap_or(0);
         Moves { collectives, domains, stride: longest.next_power_of_two().max(1) }
     }
@@ -136,7 +137,7 @@ impl Moves {
     fn out_of_reach(&self) -> u64 {
         let early = |g: &RankTimes| self.domains[g.domain].end(g.enter, -1.0);
         let late = |g: &RankTimes| self.domains[g.domain].end(g.exit, 1.0);
-        let out_of_reach = |(waits, ranks): &(WaitRelation, Vec<RankTimes>)| {
+        let out_of_reach = |(waits, ranks): &(ObservedWaits, Vec<RankTimes>)| {
             let awaited: Vec<&RankTimes> = ranks.iter().filter(|g| waits.is_awaited(g.rank)).collect();
             // The two latest entries of different domains: within a domain there are no violations.
             let key = |g: &&&RankTimes| (early(g), g.rank);
@@ -199,7 +200,7 @@ impl Moves {
 /// Calls `each` with the rank that left too early, the rank for which it should have waited, and the violation
 /// in ns.
 fn violations(
-    waits: WaitRelation,
+    waits: ObservedWaits,
     ranks: &[RankTimes],
     domains: &[Domain],
     mut each: impl FnMut(&RankTimes, &RankTimes, i64),
@@ -216,8 +217,8 @@ fn violations(
     }
 }
 
-/// Removes a share of the violations of a collective. The rank with more room left moves further.
-fn relieve(waits: WaitRelation, ranks: &[RankTimes], domains: &mut [Domain], share: f64) {
+/// Removes a share of the violations of a collective. The rank that may still move further takes the larger part.
+fn relieve(waits: ObservedWaits, ranks: &[RankTimes], domains: &mut [Domain], share: f64) {
     let mut found = Vec::new();
     violations(waits, ranks, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
     for (leaver, enterer) in found {
@@ -225,8 +226,8 @@ fn relieve(waits: WaitRelation, ranks: &[RankTimes], domains: &mut [Domain], sha
         let (left, entered) =
             (domains[leaver.domain].job(leaver.exit), domains[enterer.domain].job(enterer.enter));
         let late = entered.saturating_sub(left) as f64;
-        let later = domains[leaver.domain].room(leaver.exit, 1.0);
-        let earlier = domains[enterer.domain].room(enterer.enter, -1.0);
+        let later = domains[leaver.domain].remaining_move(leaver.exit, 1.0);
+        let earlier = domains[enterer.domain].remaining_move(enterer.enter, -1.0);
         let is_possible =
             domains[enterer.domain].end(enterer.enter, -1.0) <= domains[leaver.domain].end(leaver.exit, 1.0);
         if late > 0.0 && later + earlier > 0.0 && is_possible {
@@ -273,7 +274,7 @@ impl Domain {
     }
 
     /// Returns how far a time may still move in a direction.
-    fn room(&self, place: usize, sign: f64) -> f64 {
+    fn remaining_move(&self, place: usize, sign: f64) -> f64 {
         self.error_bounds[place] - sign * self.at(place)
     }
 
@@ -288,8 +289,8 @@ impl Domain {
         let squares = (1.0 - share) * (1.0 - share) + share * share;
         for (knot, weight) in [(a, 1.0 - share), (b, share)] {
             if weight > 0.0 {
-                let room = self.error_bounds[self.place(knot)];
-                self.moves[knot] = (self.moves[knot] + by * weight / squares).clamp(-room, room);
+                let bound = self.error_bounds[self.place(knot)];
+                self.moves[knot] = (self.moves[knot] + by * weight / squares).clamp(-bound, bound);
                 self.bends[knot] = true;
             }
         }
@@ -346,8 +347,9 @@ impl Domain {
         let mut points: Vec<(i64, [i64; 3])> = times
             .into_iter()
             .map(|at| {
-                let (job, room) = (cursor.map(LocalNs(at)).ns(), fit.bar_at(LocalNs(at)).unwrap_or(0).max(0));
-                let (low, high) = (job.saturating_sub(room), job.saturating_add(room));
+                let (job, bound) =
+                    (cursor.map(LocalNs(at)).ns(), fit.bar_at(LocalNs(at)).unwrap_or(0).max(0));
+                let (low, high) = (job.saturating_sub(bound), job.saturating_add(bound));
                 (at, [low, job.saturating_add(self.at_time(at) as i64).clamp(low, high), high])
             })
             .collect();

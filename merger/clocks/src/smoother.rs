@@ -91,7 +91,7 @@ pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<Smooth
             *weight = (FREEDOM + 1.0) / (FREEDOM + off * off / (point.var * scale));
         }
     }
-    doubt(&mut track);
+    widen_steps(&mut track);
     origin.restore(&mut track);
     Some(SmoothedTrack { track, scale, weights })
 }
@@ -418,7 +418,7 @@ fn backwards(states: &mut [State], ahead: &[State]) {
 }
 
 /// Adds slack in the interval in which a clock stepped: the whole step may be missing there.
-fn doubt(track: &mut ClockTrack) {
+fn widen_steps(track: &mut ClockTrack) {
     for step in track.steps.clone() {
         let ends = [step.after, step.before].map(|x| track.at(x));
         track.knots.extend(ends);

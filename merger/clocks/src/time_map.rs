@@ -90,7 +90,7 @@ impl TimeMap {
         }
         let mut cursor = self.cursor();
         for some in times.chunks_mut(BATCH_TIMES) {
-            if !cursor.map_together(some) {
+            if !cursor.map_in_one_piece(some) {
                 some.iter_mut().for_each(|time| *time = cursor.map(LocalNs(*time)).ns());
             }
         }
@@ -144,7 +144,7 @@ impl MapCursor<'_> {
 
     /// Maps times that all lie between two knots and need no limit. Returns false, without a change, if they do
     /// not.
-    fn map_together(&mut self, times: &mut [i64]) -> bool {
+    fn map_in_one_piece(&mut self, times: &mut [i64]) -> bool {
         let ends = times.iter().fold(None, |ends, &time| match ends {
             None => Some((time, time)),
             Some((low, high)) => Some((time.min(low), time.max(high))),
@@ -153,8 +153,9 @@ impl MapCursor<'_> {
         let Some((knot, next)) = self.find(low) else { return true };
         let is_between = next.is_none_or(|next| high < next.local);
         // Job times increase with local ones, so a condition that holds at both ends holds between them.
-        let has_room = |time| knot.exactly(time).is_some_and(|job| next.is_none_or(|next| job <= next.job));
-        if !(is_between && knot.rate.abs() <= MAX_RATE && has_room(low) && has_room(high)) {
+        let is_before_next =
+            |time| knot.exactly(time).is_some_and(|job| next.is_none_or(|next| job <= next.job));
+        if !(is_between && knot.rate.abs() <= MAX_RATE && is_before_next(low) && is_before_next(high)) {
             return false;
         }
         let (local, job, rate) = (knot.local, knot.job, knot.rate);

@@ -1,11 +1,11 @@
 //! Selects the matched collectives that become clock observations: a limited number of those between several
 //! clock domains, spread over the run.
 
-use super::functions::WaitPattern;
+use super::functions::FunctionWaits;
 use super::matched_call::{MatchedCollective, RankCall};
 use super::matching::MatchedCollectives;
 use super::sample::sample_key;
-use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
+use rpd_clocks::{CollectiveObservation, ObservedWaits, RankInterval};
 use rpd_comm::{Comm, all_gather_values, gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
@@ -83,18 +83,18 @@ impl<'a> Shared<'a> {
         let own = domain(first.participant)?;
         let others = collective.calls.iter().any(|call| domain(call.participant) != Some(own));
         // A rooted collective is usable only if its root is recorded.
-        let rooted = collective.waits != WaitPattern::AllForAll;
+        let rooted = collective.waits != FunctionWaits::AllForAll;
         let known = collective.root.is_some() && collective.calls.iter().all(|call| call.rank.is_some());
         (others && (!rooted || known)).then_some(Shared { collective, domain: own, at: first.enter })
     }
 
     fn observation(&self, domain_of: &[Option<u32>]) -> CollectiveObservation {
         let waits = match (self.collective.waits, self.collective.root) {
-            (WaitPattern::AllForAll, _) if self.collective.by_order => WaitRelation::AllOfAllByTimes,
-            (WaitPattern::AllForAll, _) => WaitRelation::AllOfAll,
-            (WaitPattern::AllForRoot, Some(root)) => WaitRelation::AllOfRoot(root),
-            (WaitPattern::RootForAll, Some(root)) => WaitRelation::RootOfAll(root),
-            _ => WaitRelation::Nothing,
+            (FunctionWaits::AllForAll, _) if self.collective.is_unnumbered => ObservedWaits::AllForAllByTimes,
+            (FunctionWaits::AllForAll, _) => ObservedWaits::AllForAll,
+            (FunctionWaits::AllForRoot, Some(root)) => ObservedWaits::AllForRoot(root),
+            (FunctionWaits::RootForAll, Some(root)) => ObservedWaits::RootForAll(root),
+            _ => ObservedWaits::Nothing,
         };
         let interval = |call: &RankCall| {
             let domain = domain_of.get(call.participant as usize).copied().flatten()?;

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Which ranks must enter before a rank can leave.
+/// Which ranks wait for which in every call of a function, by its definition. [`rpd_clocks::ObservedWaits`] describes
+/// one collective, with its root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WaitPattern {
+pub enum FunctionWaits {
     /// Every rank waits for all ranks.
     AllForAll,
     /// Every rank waits for the root.
@@ -31,11 +32,11 @@ pub enum DataPattern {
 #[derive(Clone, Copy, Debug)]
 struct Collective {
     name: &'static str,
-    waits: WaitPattern,
+    waits: FunctionWaits,
     data: DataPattern,
 }
 
-const fn collective(name: &'static str, waits: WaitPattern, data: DataPattern) -> Collective {
+const fn collective(name: &'static str, waits: FunctionWaits, data: DataPattern) -> Collective {
     Collective { name, waits, data }
 }
 
@@ -44,49 +45,49 @@ const fn collective(name: &'static str, waits: WaitPattern, data: DataPattern) -
 /// In `Alltoallv` and `Alltoallw` two ranks may exchange no data, and in `Reduce_scatter` a rank may receive
 /// none. The recorded sizes are sums, so they do not show which ranks wait.
 const COLLECTIVES: [Collective; 43] = [
-    collective("MPI_Barrier", WaitPattern::AllForAll, DataPattern::None),
-    collective("MPI_Bcast", WaitPattern::AllForRoot, DataPattern::Same),
-    collective("MPI_Gather", WaitPattern::RootForAll, DataPattern::Own),
-    collective("MPI_Gatherv", WaitPattern::RootForAll, DataPattern::Own),
-    collective("MPI_Scatter", WaitPattern::AllForRoot, DataPattern::Own),
-    collective("MPI_Scatterv", WaitPattern::AllForRoot, DataPattern::Own),
-    collective("MPI_Allgather", WaitPattern::AllForAll, DataPattern::Same),
-    collective("MPI_Allgatherv", WaitPattern::AllForAll, DataPattern::Own),
-    collective("MPI_Alltoall", WaitPattern::AllForAll, DataPattern::Same),
-    collective("MPI_Alltoallv", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Alltoallw", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Allreduce", WaitPattern::AllForAll, DataPattern::Same),
-    collective("MPI_Reduce", WaitPattern::RootForAll, DataPattern::Same),
-    collective("MPI_Reduce_scatter", WaitPattern::Unknown, DataPattern::Same),
-    collective("MPI_Reduce_scatter_block", WaitPattern::AllForAll, DataPattern::Same),
-    collective("MPI_Scan", WaitPattern::Unknown, DataPattern::Same),
-    collective("MPI_Exscan", WaitPattern::Unknown, DataPattern::Same),
-    collective("MPI_Neighbor_allgather", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Neighbor_allgatherv", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Neighbor_alltoall", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Neighbor_alltoallv", WaitPattern::Unknown, DataPattern::Own),
-    collective("MPI_Neighbor_alltoallw", WaitPattern::Unknown, DataPattern::Own),
-    collective("ncclAllReduce", WaitPattern::AllForAll, DataPattern::Same),
-    collective("ncclBroadcast", WaitPattern::AllForRoot, DataPattern::Same),
-    collective("ncclBcast", WaitPattern::AllForRoot, DataPattern::Same),
-    collective("ncclReduce", WaitPattern::RootForAll, DataPattern::Same),
-    collective("ncclAllGather", WaitPattern::AllForAll, DataPattern::Same),
-    collective("ncclReduceScatter", WaitPattern::AllForAll, DataPattern::Same),
-    collective("ncclGather", WaitPattern::RootForAll, DataPattern::Same),
-    collective("ncclScatter", WaitPattern::AllForRoot, DataPattern::Same),
-    collective("ncclAllToAll", WaitPattern::AllForAll, DataPattern::Same),
-    collective("ncclAllToAllv", WaitPattern::Unknown, DataPattern::Own),
-    collective("gloo:all_reduce", WaitPattern::AllForAll, DataPattern::Same),
-    collective("gloo:sparse_all_reduce", WaitPattern::AllForAll, DataPattern::Own),
-    collective("gloo:broadcast", WaitPattern::AllForRoot, DataPattern::Same),
-    collective("gloo:reduce", WaitPattern::RootForAll, DataPattern::Same),
-    collective("gloo:all_gather", WaitPattern::AllForAll, DataPattern::Same),
-    collective("gloo:gather", WaitPattern::RootForAll, DataPattern::Own),
-    collective("gloo:scatter", WaitPattern::AllForRoot, DataPattern::Own),
-    collective("gloo:all_to_all", WaitPattern::Unknown, DataPattern::Own),
-    collective("gloo:reduce_scatter", WaitPattern::AllForAll, DataPattern::Same),
-    collective("gloo:barrier", WaitPattern::AllForAll, DataPattern::None),
-    collective(NAMED_BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Barrier", FunctionWaits::AllForAll, DataPattern::None),
+    collective("MPI_Bcast", FunctionWaits::AllForRoot, DataPattern::Same),
+    collective("MPI_Gather", FunctionWaits::RootForAll, DataPattern::Own),
+    collective("MPI_Gatherv", FunctionWaits::RootForAll, DataPattern::Own),
+    collective("MPI_Scatter", FunctionWaits::AllForRoot, DataPattern::Own),
+    collective("MPI_Scatterv", FunctionWaits::AllForRoot, DataPattern::Own),
+    collective("MPI_Allgather", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("MPI_Allgatherv", FunctionWaits::AllForAll, DataPattern::Own),
+    collective("MPI_Alltoall", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("MPI_Alltoallv", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Alltoallw", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Allreduce", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("MPI_Reduce", FunctionWaits::RootForAll, DataPattern::Same),
+    collective("MPI_Reduce_scatter", FunctionWaits::Unknown, DataPattern::Same),
+    collective("MPI_Reduce_scatter_block", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("MPI_Scan", FunctionWaits::Unknown, DataPattern::Same),
+    collective("MPI_Exscan", FunctionWaits::Unknown, DataPattern::Same),
+    collective("MPI_Neighbor_allgather", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_allgatherv", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoall", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoallv", FunctionWaits::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoallw", FunctionWaits::Unknown, DataPattern::Own),
+    collective("ncclAllReduce", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("ncclBroadcast", FunctionWaits::AllForRoot, DataPattern::Same),
+    collective("ncclBcast", FunctionWaits::AllForRoot, DataPattern::Same),
+    collective("ncclReduce", FunctionWaits::RootForAll, DataPattern::Same),
+    collective("ncclAllGather", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("ncclReduceScatter", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("ncclGather", FunctionWaits::RootForAll, DataPattern::Same),
+    collective("ncclScatter", FunctionWaits::AllForRoot, DataPattern::Same),
+    collective("ncclAllToAll", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("ncclAllToAllv", FunctionWaits::Unknown, DataPattern::Own),
+    collective("gloo:all_reduce", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("gloo:sparse_all_reduce", FunctionWaits::AllForAll, DataPattern::Own),
+    collective("gloo:broadcast", FunctionWaits::AllForRoot, DataPattern::Same),
+    collective("gloo:reduce", FunctionWaits::RootForAll, DataPattern::Same),
+    collective("gloo:all_gather", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("gloo:gather", FunctionWaits::RootForAll, DataPattern::Own),
+    collective("gloo:scatter", FunctionWaits::AllForRoot, DataPattern::Own),
+    collective("gloo:all_to_all", FunctionWaits::Unknown, DataPattern::Own),
+    collective("gloo:reduce_scatter", FunctionWaits::AllForAll, DataPattern::Same),
+    collective("gloo:barrier", FunctionWaits::AllForAll, DataPattern::None),
+    collective(NAMED_BY_ARGS, FunctionWaits::Unknown, DataPattern::Own),
 ];
 
 /// Meaning of an MPI call for the own time of its rank.
@@ -254,8 +255,8 @@ impl CollectiveFunction {
     }
 
     /// Returns which ranks wait for which.
-    pub fn waits(self) -> WaitPattern {
-        self.known().map_or(WaitPattern::Unknown, |known| known.waits)
+    pub fn waits(self) -> FunctionWaits {
+        self.known().map_or(FunctionWaits::Unknown, |known| known.waits)
     }
 
     /// Returns how the sizes compare between ranks.
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn functions_are_known_in_all_their_forms() {
         let all_reduce = CollectiveFunction::named(b"MPI_Allreduce").unwrap();
-        assert_eq!((all_reduce.waits(), all_reduce.data()), (WaitPattern::AllForAll, DataPattern::Same));
+        assert_eq!((all_reduce.waits(), all_reduce.data()), (FunctionWaits::AllForAll, DataPattern::Same));
         assert_eq!(CollectiveFunction::named(b"MPI_Allreduce_c"), Some(all_reduce));
         let started = CollectiveFunction::named(b"MPI_Iallreduce").unwrap();
         assert!(started.only_starts() && started != all_reduce);
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(CollectiveFunction::named(b"rcclAllReduce"), CollectiveFunction::named(b"ncclAllReduce"));
         assert!(CollectiveFunction::named(b"ncclAllReduce").unwrap().is_rccl());
         let gloo = CollectiveFunction::named(b"gloo:all_reduce").unwrap();
-        assert!(gloo.is_gloo() && !gloo.is_rccl() && gloo.waits() == WaitPattern::AllForAll);
+        assert!(gloo.is_gloo() && !gloo.is_rccl() && gloo.waits() == FunctionWaits::AllForAll);
         assert!(CollectiveFunction::named(b"record_param_comms").unwrap().is_by_args());
         assert_eq!(
             CollectiveFunction::of_torch("_allgather_base"),

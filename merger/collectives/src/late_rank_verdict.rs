@@ -43,11 +43,11 @@ pub enum LatenessVerdict {
     /// several are late together.
     NoSingleRank {
         /// The ranks that were late together in most of the shared wait time; empty if these ranks change.
-        #[serde(default)]
-        together: Vec<u32>,
+        #[serde(default, rename = "together")]
+        late_together: Vec<u32>,
         /// Wait time for several ranks at a time, ns.
-        #[serde(default)]
-        together_ns: i64,
+        #[serde(default, rename = "together_ns")]
+        shared_ns: i64,
     },
     /// No verdict: start-up takes most of the run, and ranks waited longer during start-up than after it.
     StartUp,
@@ -119,7 +119,7 @@ pub(super) struct LateCauses {
     /// Wait time for several ranks at a time.
     pub(super) shared_ns: i64,
     /// Ranks that were late together in most of `shared_ns`.
-    pub(super) together: Vec<u32>,
+    pub(super) late_together: Vec<u32>,
     pub(super) held_up_ns: i64,
     /// Wait time that follows from the waiting in other collectives.
     pub(super) passed_on_ns: i64,
@@ -179,8 +179,8 @@ pub(super) fn decide(causes: &LateCauses) -> LatenessVerdict {
     }
     let own = causes.ranks.iter().map(|(_, waited)| *waited).fold(causes.shared_ns, i64::saturating_add);
     if is_half(own) {
-        let (together, together_ns) = (causes.together.clone(), causes.shared_ns);
-        return LatenessVerdict::NoSingleRank { together, together_ns };
+        let (late_together, shared_ns) = (causes.late_together.clone(), causes.shared_ns);
+        return LatenessVerdict::NoSingleRank { late_together, shared_ns };
     }
     if is_half(causes.held_up_ns) {
         return LatenessVerdict::HeldUpByMessages;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn no_single_rank() -> LatenessVerdict {
-        LatenessVerdict::NoSingleRank { together: Vec::new(), together_ns: 0 }
+        LatenessVerdict::NoSingleRank { late_together: Vec::new(), shared_ns: 0 }
     }
 
     #[test]
@@ -299,8 +299,9 @@ mod tests {
     #[test]
     fn ranks_that_are_late_together_are_named_together() {
         let alone = causes(&[(1, "a", 10)], 0, 0, 0);
-        let verdict = decide(&LateCauses { waited_ns: 100, shared_ns: 90, together: vec![1, 2], ..alone });
-        assert_eq!(verdict, LatenessVerdict::NoSingleRank { together: vec![1, 2], together_ns: 90 });
+        let verdict =
+            decide(&LateCauses { waited_ns: 100, shared_ns: 90, late_together: vec![1, 2], ..alone });
+        assert_eq!(verdict, LatenessVerdict::NoSingleRank { late_together: vec![1, 2], shared_ns: 90 });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds the ranks that the others wait for. The wait time of all collectives in which every rank waits for all
 //! ranks is summed up by cause. Start-up is excluded and reported separately.
 
-use super::functions::WaitPattern;
+use super::functions::FunctionWaits;
 use super::late_rank_verdict::{LateCauses, LatenessVerdict, MissingCause, decide};
 use super::matched_call::MatchedCollective;
 use super::matching::MatchedCollectives;
@@ -98,7 +98,7 @@ struct Sum {
     /// bound of the clocks. -1 is unknown.
     charges: Vec<(i64, i64, i64)>,
     /// Wait time for several ranks of which it was one.
-    together: Saturating<i64>,
+    late_together: Saturating<i64>,
 }
 
 /// Sums over all collectives of a merge rank.
@@ -140,7 +140,7 @@ impl MatchedCollectives {
         fits: &BTreeMap<ClockDomain, DomainFit>,
     ) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
         let clocks = ParticipantClocks::new(&self.members, fits);
-        let for_all = || self.timed.iter().filter(|one| one.waits == WaitPattern::AllForAll);
+        let for_all = || self.timed.iter().filter(|one| one.waits == FunctionWaits::AllForAll);
         let compared: Vec<(&MatchedCollective, CollectiveWait)> =
             for_all().filter_map(|one| Some((one, waiting(one, &clocks)?))).collect();
         let start_up = find_start_up(comm, &clocks, &compared)?;
@@ -199,9 +199,10 @@ impl Sums {
             *self.nodes.entry(participant.host.clone()).or_default() += charge.waited_ns;
         }
         self.shared += parts.shared_ns;
-        let together: BTreeSet<u32> = parts.together.iter().map(|number| first_of(*number)).collect();
-        for participant in together {
-            self.by_participant.entry(participant).or_default().together += parts.shared_ns;
+        let late_together: BTreeSet<u32> =
+            parts.late_together.iter().map(|number| first_of(*number)).collect();
+        for participant in late_together {
+            self.by_participant.entry(participant).or_default().late_together += parts.shared_ns;
         }
         self.held_up += parts.held_up_ns.saturating_sub(of_init);
         self.passed_on += parts.passed_on_ns;
@@ -230,12 +231,12 @@ impl Sums {
         let calls = untimed.calls.iter().filter(|calls| is_after(calls.participant, calls.enter));
         calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
         let is_compared =
-            |one: &MatchedCollective| one.waits == WaitPattern::AllForAll && clocks.can_compare(one);
+            |one: &MatchedCollective| one.waits == FunctionWaits::AllForAll && clocks.can_compare(one);
         for one in collectives.timed.iter().filter(|one| !is_compared(one)) {
             if one.calls.first().is_some_and(|first| is_after(first.participant, first.enter)) {
                 self.sampled_calls.add(&one.function.name(), one.time_inside());
             }
-            if one.waits != WaitPattern::AllForAll {
+            if one.waits != FunctionWaits::AllForAll {
                 *self.silent.entry(one.function.name().into_owned()).or_default() += 1;
             }
         }
@@ -259,7 +260,7 @@ impl Sums {
             known.waited += sum.waited;
             known.collectives += sum.collectives;
             known.charges.extend(sum.charges);
-            known.together += sum.together;
+            known.late_together += sum.late_together;
         }
         for (host, waited) in other.nodes {
             *self.nodes.entry(host).or_default() += waited;
@@ -308,7 +309,7 @@ impl Sums {
             ranks_of.entry(participant.host.clone()).or_default().extend(participant.rank);
         }
         ranks_of.values_mut().for_each(|ranks| ranks.sort_unstable());
-        let together = self.together(members);
+        let late_together = self.ranks_late_together(members);
         let reason = self.reason_without_verdict();
         let mut not_compared = self.sampled_calls.times(one_in);
         not_compared.append(&self.other_calls);
@@ -335,7 +336,7 @@ impl Sums {
             ranks: late.iter().map(|late| (late.rank, late.waited_ns)).collect(),
             nodes: self.nodes.into_iter().map(|(host, waited)| (host, of_job(waited))).collect(),
             shared_ns: of_job(self.shared),
-            together,
+            late_together,
             held_up_ns,
             passed_on_ns,
             clocks_ns: of_job(self.clocks),
@@ -371,10 +372,10 @@ impl Sums {
     }
 
     /// Returns the ranks that were late together in most of the shared wait time.
-    fn together(&self, members: &JobMembers) -> Vec<u32> {
+    fn ranks_late_together(&self, members: &JobMembers) -> Vec<u32> {
         let is_most = |sum: &Sum| {
-            sum.together.0 > 0
-                && sum.together.0.saturating_mul(100) >= self.shared.0.saturating_mul(TOGETHER_PERCENT)
+            sum.late_together.0 > 0
+                && sum.late_together.0.saturating_mul(100) >= self.shared.0.saturating_mul(TOGETHER_PERCENT)
         };
         let most = self.by_participant.iter().filter(|(_, sum)| is_most(sum));
         let mut ranks: Vec<u32> = most.filter_map(|(number, _)| members.get(*number)?.rank).collect();

@@ -1,6 +1,6 @@
 //! Decides whether the calls with one number on one communicator are one collective.
 
-use super::functions::{CollectiveFunction, DataPattern, WaitPattern};
+use super::functions::{CollectiveFunction, DataPattern, FunctionWaits};
 use super::own_time::OwnTime;
 use super::participants::{JobMembers, JobParticipant};
 use super::process_calls::CollectiveCall;
@@ -90,9 +90,9 @@ pub struct MatchedCollective {
     /// Hash of function and size. Calls of one kind take about the same time.
     pub kind: u64,
     /// Whether the call is unnumbered: only the order of calls shows that it is one collective.
-    pub by_order: bool,
+    pub is_unnumbered: bool,
     /// Which ranks wait for which.
-    pub waits: WaitPattern,
+    pub waits: FunctionWaits,
     /// Rank of the root in the communicator.
     pub root: Option<u32>,
     /// Calls of its ranks, by participant; empty if the times do not show when ranks waited.
@@ -151,8 +151,8 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> Option<MatchV
     let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(-1) as u64);
     let CallRecord { comm, seq, function, .. } = *first;
     let mut matched =
-        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, calls: Vec::new() };
-    if !calls.iter().all(has_data) || waits == WaitPattern::Unknown {
+        MatchedCollective { comm, seq, function, kind, is_unnumbered: false, waits, root, calls: Vec::new() };
+    if !calls.iter().all(has_data) || waits == FunctionWaits::Unknown {
         return Some(MatchVerdict::Matched(matched));
     }
     let rank_call = |call: &CallRecord| {
@@ -160,7 +160,7 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> Option<MatchV
         Some(RankCall { participant, rank, enter, exit: call.exit?, own_time })
     };
     matched.calls = calls.iter().map(rank_call).collect::<Option<_>>().unwrap_or_default();
-    Some(match contradiction(&matched.calls, members).filter(|_| waits == WaitPattern::AllForAll) {
+    Some(match contradiction(&matched.calls, members).filter(|_| waits == FunctionWaits::AllForAll) {
         Some((left, entered)) => MatchVerdict::Contradicted(left, entered),
         None => MatchVerdict::Matched(matched),
     })

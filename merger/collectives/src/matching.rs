@@ -122,11 +122,11 @@ pub fn match_calls(
     let alone = processes.iter().map(|process| process.alone).sum();
     let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
-    let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut contradicted_unnumbered: BTreeMap<u64, u64> = BTreeMap::new();
     let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         let CallRecord { comm: communicator, seq, .. } = calls[0];
-        let by_order = differences.by_order.contains(&communicator);
+        let is_unnumbered = differences.unnumbered.contains(&communicator);
         let Some(verdict) = judge(calls, &members) else { continue };
         if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
             untimed.calls.extend(CallRecord::untimed(calls, &members));
@@ -149,14 +149,16 @@ pub fn match_calls(
             }
             MatchVerdict::Contradicted(..) => {
                 counts.contradicted += 1;
-                if by_order {
-                    *contradicted_by_order.entry(communicator).or_default() += 1;
+                if is_unnumbered {
+                    *contradicted_unnumbered.entry(communicator).or_default() += 1;
                 }
             }
             MatchVerdict::Different(..) => counts.mismatched += 1,
         }
         match verdict {
-            MatchVerdict::Matched(one) if one.is_timed() => timed.push(MatchedCollective { by_order, ..one }),
+            MatchVerdict::Matched(one) if one.is_timed() => {
+                timed.push(MatchedCollective { is_unnumbered, ..one })
+            }
             verdict => faults.extend(Fault::new(calls, verdict)),
         }
         if faults.len() > 64 {
@@ -164,11 +166,12 @@ pub fn match_calls(
         }
     }
     drop(records);
-    let by_order = |timed: &[MatchedCollective]| time_in(timed.iter().filter(|one| one.by_order));
-    let before = by_order(&timed);
+    let unnumbered_times =
+        |timed: &[MatchedCollective]| time_in(timed.iter().filter(|one| one.is_unnumbered));
+    let before = unnumbered_times(&timed);
     let unproven =
-        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut timed)?;
-    untimed.unproven = before.without(&by_order(&timed));
+        accept_by_timing(comm, &members, &differences.unnumbered, &contradicted_unnumbered, &mut timed)?;
+    untimed.unproven = before.without(&unnumbered_times(&timed));
     let absence = absence::longest(comm, &members, &processes, longest)?;
     keep_first(&mut faults);
     let mut faults = all_gather_values::<Vec<Fault>>(comm, &faults)?.concat();
@@ -327,7 +330,7 @@ fn keep_first(faults: &mut Vec<Fault>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::{CollectiveFunction, DataPattern, WaitPattern};
+    use crate::functions::{CollectiveFunction, DataPattern, FunctionWaits};
     use crate::process_calls::CollectiveCall;
     use proptest::prelude::*;
     use rpd_comm::threads;
@@ -430,7 +433,7 @@ mod tests {
             } else {
                 matched += 1;
                 let says = calls.iter().all(|(_, c)| c.exit.is_some())
-                    && calls[0].1.function.waits() != WaitPattern::Unknown;
+                    && calls[0].1.function.waits() != FunctionWaits::Unknown;
                 timed += u64::from(says);
             }
         }

@@ -12,7 +12,7 @@
 //! sum before it. When all calls of a process are read, [`note_own_times`] computes the own time between two
 //! collectives as the difference of two sums.
 
-use super::functions::{MessageCall, WaitPattern};
+use super::functions::{FunctionWaits, MessageCall};
 use super::process_calls::{CollectiveCall, ProcessCollectives};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ pub(super) fn note_own_times(process: &mut ProcessCollectives, sizes: &BTreeMap<
         call.own_time = last.and_then(|last| own_time(call, collectives_ns, &last));
         let (Some(exit), Some(before)) = (call.exit, call.mpi_before) else { continue };
         collectives_ns = collectives_ns.saturating_add(exit.saturating_sub(call.enter));
-        if call.function.waits() != WaitPattern::AllForAll || call.size == Some(0) {
+        if call.function.waits() != FunctionWaits::AllForAll || call.size == Some(0) {
             continue;
         }
         let ns = before.ns.saturating_add(exit.saturating_sub(call.enter));

@@ -1,7 +1,7 @@
 //! The collectives of one process.
 
 use super::from_regions::CallSequence;
-use super::functions::{CollectiveFunction, MessageCall, WaitPattern};
+use super::functions::{CollectiveFunction, FunctionWaits, MessageCall};
 use super::own_time::{self, MpiBefore, MpiTimes, OwnTime};
 use super::sample::{CallSample, sample_key};
 use super::untimed::ProcessTimes;
@@ -291,7 +291,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollec
             process.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
             continue;
         };
-        if is_mpi && function.waits() == WaitPattern::AllForAll && !function.only_starts() {
+        if is_mpi && function.waits() == FunctionWaits::AllForAll && !function.only_starts() {
             process.untimed.synchronises();
         }
         // On an intercommunicator no rank waits for ranks of its own group.

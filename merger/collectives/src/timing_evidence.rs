@@ -96,26 +96,26 @@ pub(super) struct TimingEvidence {
     /// Groups of two or more domains that took part in the same collectives.
     pub(super) parts: Vec<Vec<usize>>,
     /// The remaining domains: the domain, the one it was compared with, and the reason for the rejection.
-    pub(super) doubts: Vec<(usize, usize, RejectionReason)>,
+    pub(super) rejected: Vec<(usize, usize, RejectionReason)>,
 }
 
 /// Finds the domains whose calls were the same collectives. `rounds` are in order of time.
 pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence {
     let mut found = TimingEvidence::default();
     if rounds.len() < MIN_CALLS {
-        found.doubts = (1..domains).map(|domain| (domain, 0, RejectionReason::Few(rounds.len()))).collect();
+        found.rejected = (1..domains).map(|domain| (domain, 0, RejectionReason::Few(rounds.len()))).collect();
         return found;
     }
-    for part in close_together(rounds, domains, &mut found.doubts) {
+    for part in close_together(rounds, domains, &mut found.rejected) {
         let (leader, second) = (part[0], part[1]);
-        let (sure, doubts) = verified(rounds, part);
+        let (sure, rejected) = verified(rounds, part);
         let other = |domain: usize| if domain == leader { second } else { leader };
-        found.doubts.extend(doubts.into_iter().map(|(domain, doubt)| (domain, other(domain), doubt)));
+        found.rejected.extend(rejected.into_iter().map(|(domain, reason)| (domain, other(domain), reason)));
         if sure.len() > 1 {
             found.parts.push(sure);
         }
     }
-    found.doubts.sort_by_key(|(domain, other, _)| (*domain, *other));
+    found.rejected.sort_by_key(|(domain, other, _)| (*domain, *other));
     found.parts.sort();
     found
 }
@@ -124,7 +124,7 @@ pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence 
 fn close_together(
     rounds: &[TimedRound],
     domains: usize,
-    doubts: &mut Vec<(usize, usize, RejectionReason)>,
+    rejected: &mut Vec<(usize, usize, RejectionReason)>,
 ) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut alone: BTreeMap<usize, (usize, RejectionReason)> = BTreeMap::new();
@@ -149,37 +149,37 @@ fn close_together(
     parts.retain(|part| part.len() > 1);
     // A domain that belongs to a group gets a reason only from that group.
     alone.retain(|domain, _| !parts.iter().flatten().any(|known| known == domain));
-    doubts.extend(alone.into_iter().map(|(domain, (leader, doubt))| (domain, leader, doubt)));
+    rejected.extend(alone.into_iter().map(|(domain, (leader, reason))| (domain, leader, reason)));
     parts
 }
 
 /// Returns the domains of a group that meet all conditions, and the others with their reasons.
 fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, RejectionReason)>) {
-    let mut doubts = Vec::new();
+    let mut rejected = Vec::new();
     while part.len() > 1 {
         let tally = Tally::new(rounds, &part);
-        if let Some(doubt) = tally.doubt() {
-            doubts.extend(part.iter().map(|domain| (*domain, doubt)));
-            return (Vec::new(), doubts);
+        if let Some(reason) = tally.rejection() {
+            rejected.extend(part.iter().map(|domain| (*domain, reason)));
+            return (Vec::new(), rejected);
         }
         // A domain that always enters last hides that others are waited for.
         let is_always_last = |place: &usize| tally.clear - tally.last[*place] < MIN_CLEAR_CALLS;
         let is_never_last = |place: &usize| tally.last[*place] < MIN_CLEAR_CALLS;
         let all = 0..part.len();
         let mut out: Vec<usize> = all.clone().filter(is_always_last).collect();
-        let doubt = if out.is_empty() { RejectionReason::NeverLast } else { RejectionReason::AlwaysLast };
+        let reason = if out.is_empty() { RejectionReason::NeverLast } else { RejectionReason::AlwaysLast };
         if out.is_empty() {
             out = all.filter(is_never_last).collect();
         }
         if out.is_empty() {
-            return (part, doubts);
+            return (part, rejected);
         }
-        doubts.extend(out.iter().map(|place| (part[*place], doubt)));
+        rejected.extend(out.iter().map(|place| (part[*place], reason)));
         part = (0..part.len()).filter(|place| !out.contains(place)).map(|place| part[place]).collect();
     }
     let nothing_left = part.into_iter().map(|domain| (domain, RejectionReason::NeverLast));
-    doubts.extend(nothing_left);
-    (Vec::new(), doubts)
+    rejected.extend(nothing_left);
+    (Vec::new(), rejected)
 }
 
 /// Counts over all calls of a group.
@@ -249,7 +249,7 @@ impl Tally {
     }
 
     /// Returns the reason that rejects the whole group, if there is one.
-    fn doubt(&self) -> Option<RejectionReason> {
+    fn rejection(&self) -> Option<RejectionReason> {
         let all = self.votes.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let of_one =
             self.votes.iter().filter(|one| one.1 >= MIN_CLEAR_CALLS && one.0 * DISTURBED_PART_OF_ONE > one.1);

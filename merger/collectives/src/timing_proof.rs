@@ -1,7 +1,7 @@
 //! Uses unnumbered collectives between clock domains only where their times show that the calls are one
 //! collective, see [`super::timing_evidence`]. All merge ranks get the same result from rank 0.
 
-use super::functions::WaitPattern;
+use super::functions::FunctionWaits;
 use super::matched_call::MatchedCollective;
 use super::participants::JobMembers;
 use super::sample::sample_key;
@@ -50,24 +50,24 @@ struct TimingDecision {
     unproven: RejectedByTiming,
 }
 
-/// Splits calls of several domains that are not shown to be one collective. `by_order` are the communicators
+/// Splits calls of several domains that are not shown to be one collective. `unnumbered` are the communicators
 /// whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
 pub(super) fn accept_by_timing(
     comm: &impl Comm,
     members: &JobMembers,
-    by_order: &BTreeSet<u64>,
+    unnumbered: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
     matched: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
-    if by_order.is_empty() || domains.hosts.len() < 2 {
+    if unnumbered.is_empty() || domains.hosts.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
     let mut mine: BTreeMap<u64, CommunicatorCalls> = BTreeMap::new();
     let most =
-        (MAX_INTERVALS / (domains.hosts.len() * by_order.len())).clamp(2 * MIN_CALLS, MAX_EVALUATED_CALLS);
-    let for_all = matched.iter().filter(|one| one.waits == WaitPattern::AllForAll);
-    for one in for_all.filter(|one| by_order.contains(&one.comm)) {
+        (MAX_INTERVALS / (domains.hosts.len() * unnumbered.len())).clamp(2 * MIN_CALLS, MAX_EVALUATED_CALLS);
+    let for_all = matched.iter().filter(|one| one.waits == FunctionWaits::AllForAll);
+    for one in for_all.filter(|one| unnumbered.contains(&one.comm)) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
             let calls = mine.entry(one.comm).or_default();
@@ -122,7 +122,7 @@ fn decide(
         } else {
             let found = evidence(&rounds, here.len());
             let part = |places: &Vec<usize>| places.iter().map(|place| here[*place]).collect();
-            let why = found.doubts.first().map(|doubt| describe_reason(*doubt, &here, domains));
+            let why = found.rejected.first().map(|reason| describe_reason(*reason, &here, domains));
             (found.parts.iter().map(part).collect(), why)
         };
         let first = here.first().copied().unwrap_or(0);
@@ -147,14 +147,14 @@ fn decide(
 
 /// Describes the reason of a rejection.
 fn describe_reason(
-    (domain, other, doubt): (usize, usize, RejectionReason),
+    (domain, other, reason): (usize, usize, RejectionReason),
     here: &[u32],
     domains: &Domains<'_>,
 ) -> String {
     let host = |place: usize| here.get(place).map_or("?", |domain| domains.host(*domain));
     let (domain, other) = (host(domain), host(other));
     let ns = |ns: f64| duration(ns as i64);
-    match doubt {
+    match reason {
         RejectionReason::Few(_) => format!("too few to tell, it takes {MIN_CALLS}"),
         RejectionReason::Apart { exits, entries } => format!(
             "ends on {other} and {domain} are {} apart, beginnings {}: neither seems to have waited for the other",
@@ -300,8 +300,8 @@ mod tests {
                 seq,
                 function,
                 kind: 0,
-                by_order: true,
-                waits: WaitPattern::AllForAll,
+                is_unnumbered: true,
+                waits: FunctionWaits::AllForAll,
                 root: None,
                 calls,
             }

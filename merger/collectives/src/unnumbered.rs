@@ -60,8 +60,8 @@ pub(super) struct CallDifferences {
     /// One line for each of the first differences.
     pub(super) lines: Vec<String>,
     /// All communicators whose calls are matched by their order alone.
-    pub(super) by_order: BTreeSet<u64>,
-    /// Communicators among `by_order` that have a name.
+    pub(super) unnumbered: BTreeSet<u64>,
+    /// Communicators among `unnumbered` that have a name.
     pub(super) named: BTreeSet<u64>,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn compare(
     let renumbered =
         if renumber { renumber_all(comm, members, processes, &by_group)? } else { BTreeMap::new() };
     for (group, briefs) in &by_group {
-        differences.by_order.extend(briefs.iter().map(|brief| brief.comm));
+        differences.unnumbered.extend(briefs.iter().map(|brief| brief.comm));
         differences.named.extend(briefs.iter().filter(|brief| brief.is_named).map(|brief| brief.comm));
         let Some((first, others)) = briefs.split_first() else { continue };
         let Some(other) = others.iter().find(|o| (o.digest, o.len) != (first.digest, first.len)) else {
@@ -161,10 +161,10 @@ fn renumber_all(
     for (group, briefs) in by_group {
         let mut kinds: Vec<(&Brief, u64)> = Vec::new();
         for brief in briefs {
-            let has_room = kinds.len() <= MAX_SEQUENCES;
+            let is_below_limit = kinds.len() <= MAX_SEQUENCES;
             match kinds.iter_mut().find(|(kind, _)| (kind.digest, kind.len) == (brief.digest, brief.len)) {
                 Some((_, count)) => *count += 1,
-                None if has_room => kinds.push((brief, 1)),
+                None if is_below_limit => kinds.push((brief, 1)),
                 None => break,
             }
         }

@@ -28,9 +28,9 @@ impl CallTimes {
         if ns <= 0 {
             return;
         }
-        let is_room =
+        let has_own_entry =
             self.0.contains_key(name) || self.0.len() < MAX_FUNCTIONS && name.len() <= MAX_NAME_BYTES;
-        let sum = self.0.entry(if is_room { name } else { FURTHER_CALLS }.to_owned()).or_default();
+        let sum = self.0.entry(if has_own_entry { name } else { FURTHER_CALLS }.to_owned()).or_default();
         *sum = sum.saturating_add(ns);
     }
 
@@ -119,8 +119,8 @@ impl ProcessTimes {
         self.after.append(&later.after);
         self.has_synchronised |= later.has_synchronised;
         self.finalization_ns = self.finalization_ns.max(later.finalization_ns);
-        let room = MAX_OPEN_CALLS.saturating_sub(self.open.len());
-        self.open.extend(later.open.iter().take(room).cloned());
+        let free_entries = MAX_OPEN_CALLS.saturating_sub(self.open.len());
+        self.open.extend(later.open.iter().take(free_entries).cloned());
     }
 
     /// Records an open call, which has no end.

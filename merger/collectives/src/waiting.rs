@@ -39,7 +39,7 @@ pub(super) struct WaitParts {
     /// Wait time that the own times of several ranks explain, but not that of a single one.
     pub(super) shared_ns: i64,
     /// Ranks that are late by their own times and together cause `shared_ns`; empty for a single rank.
-    pub(super) together: Vec<u32>,
+    pub(super) late_together: Vec<u32>,
     /// Wait time that no rank's own time explains, because messages delayed the ranks that entered late.
     pub(super) held_up_ns: i64,
     /// Wait time that no rank's own time explains, because other collectives delayed the ranks that entered
@@ -239,7 +239,7 @@ fn parts(
     let late: Vec<u32> = late.map(|(entry, _)| entry.call.participant).collect();
     if late.contains(&last.call.participant) {
         parts.shared_ns = rest;
-        parts.together = if late.len() > 1 { late } else { Vec::new() };
+        parts.late_together = if late.len() > 1 { late } else { Vec::new() };
         return parts;
     }
     let may_explain = |ns: i64| ns.saturating_mul(2) >= apart;
@@ -328,10 +328,10 @@ mod tests {
     fn a_rank_is_charged_what_would_not_have_been_waited_without_it() {
         let all = parts_of(&ranks(&[(20, 20), (50, 50), (50, 50), (20, 20)]));
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 60, 0), "two are as slow");
-        assert_eq!(all.together, [1, 2]);
+        assert_eq!(all.late_together, [1, 2]);
         let all = parts_of(&ranks(&[(20, 20), (50, 50), (54, 54), (20, 20)]));
         assert_eq!(all.rank.map(|charge| charge.waited_ns), Some(3 * 4));
-        assert_eq!((all.shared_ns, all.together), (60, vec![1, 2]));
+        assert_eq!((all.shared_ns, all.late_together), (60, vec![1, 2]));
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
     fn several_slow_ranks_without_messages_are_late_together() {
         let all = parts_of(&ranks(&[(20, 20), (50, 50), (50, 50), (51, 51)]));
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 33, 0));
-        assert_eq!(all.together, [1, 2, 3]);
+        assert_eq!(all.late_together, [1, 2, 3]);
     }
 
     #[test]

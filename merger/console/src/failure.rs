@@ -119,7 +119,7 @@ impl Failure {
     /// after all ranks have exchanged them.
     pub fn inputs_vanished(inputs: Vec<VanishedInput>) -> Failure {
         let names: Vec<String> = inputs.iter().map(|input| input.path.display().to_string()).collect();
-        let message = format!("{} cannot be read any more: merge again", names.join(", "));
+        let message = format!("{} cannot be read any more; merge again", names.join(", "));
         Failure { vanished: inputs, ..Failure::new(Exit::Input, message) }
     }
 

@@ -43,12 +43,12 @@ pub fn counted(n: u64, singular: &str) -> String {
 
 /// Returns the form of a noun for a number: `jump`, `jumps`, `processes`.
 pub fn noun(n: u64, singular: &str) -> String {
-    let ending = match n {
+    let suffix = match n {
         1 => "",
         _ if singular.ends_with('s') => "es",
         _ => "s",
     };
-    format!("{singular}{ending}")
+    format!("{singular}{suffix}")
 }
 
 /// Converts a text to one line. Paths and names in the inputs may contain line breaks and terminal control

@@ -68,14 +68,14 @@ impl RunDatabase {
         let database = Database::open(path).map_err(|error| tables::unreadable(&error))?;
         let mut tables = RunTables::new(database);
         if let Some(damage) = tables.database().damage().first() {
-            return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
+            return Err(tables.failure(format_args!("{damage}; merge its inputs again")));
         }
         match tables.database().spaces() {
             [space] if space.tags.contains_key(VERSION_TAG) => {}
-            [_] => return Err(tables.failure("no merge of rpd-merge: merge it first")),
+            [_] => return Err(tables.failure("no merge of rpd-merge; merge it first")),
             _ => {
                 return Err(
-                    tables.failure("has several sets of tables: merge it to one with --layout merged")
+                    tables.failure("has several sets of tables; merge it to one with --layout merged")
                 );
             }
         }

@@ -142,7 +142,7 @@ impl RunTables {
 
     /// Returns the failure for ids of a table that do not ascend.
     pub fn descending_ids(&self, table: TableId) -> Failure {
-        self.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
+        self.failure(format_args!("ids of {table} do not ascend; merge its inputs again"))
     }
 
     /// Returns the approximate number of rows in a piece.
@@ -303,7 +303,7 @@ impl RunTables {
 /// Returns the failure for rows that cannot be read. The message names the file.
 pub(crate) fn unreadable(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
-    Failure::input(format!("{error}{cause}: merge its inputs again"))
+    Failure::input(format!("{error}{cause}; merge its inputs again"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::nodes::JobNodes;
 use crate::input::KeySpace;
-use crate::input::survey::{CommandEndings, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
+use crate::input::survey::{CommandExits, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
 use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -50,14 +50,14 @@ pub struct JobFindings {
     pub deaths: Vec<ProcessCrash>,
     /// Number of all these processes.
     pub died: u64,
-    /// The first of these processes for which more than the ending of a command is reported.
+    /// The first of these processes for which more than the exit of a command is reported.
     pub crashes: Vec<ProcessCrash>,
     /// Number of processes for which more is reported.
     pub crashed: u64,
     /// Those of these processes that a signal from outside ended.
     pub stopped: StoppedProcesses,
     /// How the commands ended.
-    pub commands: CommandEndings,
+    pub commands: CommandExits,
     /// Profilers whose rows are missing.
     pub profiler_losses: ProfilerLosses,
     /// Ranks that read the clocks of each domain, as far as known.

@@ -79,7 +79,7 @@ pub(super) fn take(
         }
         if number > MAX_LEASES {
             return Err(io::Error::other(format!(
-                "{MAX_LEASES} merges were killed here: remove {}.*",
+                "{MAX_LEASES} merges were killed here; remove {}.*",
                 folder.path().join(stem).display()
             )));
         }

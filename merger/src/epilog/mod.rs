@@ -2,15 +2,16 @@
 //! ends in time, and a status file in the run's folder records its result.
 
 mod lease;
+mod options_hash;
 mod status;
 
 pub(crate) use status::{MergeState, MergeStatus};
 
-use crate::budget::MemoryBudget;
 use crate::input::listing::{InputListing, find};
 use crate::job_user::check_owner;
 use crate::options::MergeArgs;
 use lease::MergeLease;
+use options_hash::hash_options;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};
 use rpd_files::{HeldFolder, output_place};
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use twox_hash::XxHash3_64;
 
 /// Signals that end a merge: from the user, the batch system, or a terminal.
 const ENDING_SIGNALS: [i32; 3] =
@@ -104,28 +104,9 @@ fn nothing_found(args: &MergeArgs, failure: &Failure) {
     if !place.folder.is_own() || place.read().is_some_and(|last| last.state != MergeState::Failed) {
         return;
     }
-    let mut status = MergeStatus::begin(InputSummary::default(), options(args), now(), args.share);
+    let mut status = MergeStatus::begin(InputSummary::default(), hash_options(args), now(), args.share);
     status.end(MergeState::Failed, &failure.to_string(), None);
     print_status(&status, &place);
-}
-
-/// Returns a hash of the options that affect the output. Merges with the same hash yield the same output.
-fn options(args: &MergeArgs) -> String {
-    let about_the_call = MergeArgs {
-        inputs: Vec::new(),
-        output: None,
-        config: None,
-        threads: None,
-        memory: MemoryBudget::default(),
-        max_output: None,
-        wait: 0,
-        lease: 0,
-        json: false,
-        quiet: false,
-        force: false,
-        ..args.clone()
-    };
-    format!("{:016x}", XxHash3_64::oneshot(format!("{about_the_call:?}").as_bytes()))
 }
 
 /// Location of the status of a merge, and name of the lease in the same folder.
@@ -183,7 +164,7 @@ pub(crate) fn is_merged(args: &MergeArgs) -> bool {
 
 /// Returns the output of such a merge.
 fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<PathBuf> {
-    let options = options(args);
+    let options = hash_options(args);
     // A merge to another output is a different merge.
     let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
     let of = |place: &Place| place.status.read()?.into_output(inputs, &options).filter(is_wanted);
@@ -241,7 +222,7 @@ impl Place {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = MergeStatus::begin(inputs.clone(), options(args), lease.holder.until, args.share);
+        let status = MergeStatus::begin(inputs.clone(), hash_options(args), lease.holder.until, args.share);
         let place = self.status.clone();
         if let Err(error) = status.write(&place) {
             lease.give_back();
@@ -286,7 +267,7 @@ impl Watch {
                 0 => {
                     let given = self.length.as_secs();
                     self.fail(&format!(
-                        "it took longer than {given} s, and was ended: give it more with --lease"
+                        "it took longer than {given} s, and was ended; give it more with --lease"
                     ));
                     rpd_output_file::remove_unfinished();
                     std::process::exit(Exit::Incomplete as i32);
@@ -294,7 +275,7 @@ impl Watch {
                 number => {
                     if !ended {
                         let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
-                        self.fail(&format!("it was ended by {name}: merge again"));
+                        self.fail(&format!("it was ended by {name}; merge again"));
                         rpd_output_file::remove_unfinished();
                         self.lease.give_back();
                     }

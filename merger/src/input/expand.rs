@@ -69,17 +69,17 @@ impl BuiltinString {
 
     /// Returns the position among the strings of a table: after all others.
     pub(crate) fn index(self) -> u32 {
-        WORDS_FROM + self as u32
+        FIRST_BUILTIN_INDEX + self as u32
     }
 
     /// Returns the builtin string at this position.
     pub(crate) fn at(index: u32) -> Option<BuiltinString> {
-        BuiltinString::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
+        BuiltinString::ALL.get(index.checked_sub(FIRST_BUILTIN_INDEX)? as usize).copied()
     }
 
     /// Returns the builtin string with this local id.
     pub(crate) fn from_id(id: i64) -> Option<BuiltinString> {
-        BuiltinString::ALL.into_iter().find(|word| word.id() == id)
+        BuiltinString::ALL.into_iter().find(|builtin| builtin.id() == id)
     }
 
     /// Returns the builtin strings that rows of this native table need: their category, then the name of their track
@@ -103,7 +103,7 @@ impl BuiltinString {
 }
 
 /// First position of builtin strings among the strings of a table. No input has that many strings.
-const WORDS_FROM: u32 = u32::MAX - 64;
+const FIRST_BUILTIN_INDEX: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
 pub(super) const ARGS: [(&str, &str, &str); 11] = [
@@ -145,8 +145,8 @@ pub(super) fn has_message(table: TableId) -> bool {
 pub(crate) fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
     let n = rows.len as u64;
     let args: usize = ARGS.iter().map(|(column, ..)| rows.column(column).filled(rows.len)).sum();
-    let shown = if SAMPLES.contains(&rows.id()) { rocpd::SAMPLE } else { rocpd::REGION };
-    vec![(rocpd::EVENT, n), (shown, n), (rocpd::ARG, args as u64)]
+    let target = if SAMPLES.contains(&rows.id()) { rocpd::SAMPLE } else { rocpd::REGION };
+    vec![(rocpd::EVENT, n), (target, n), (rocpd::ARG, args as u64)]
 }
 
 /// Properties of the source that an expansion needs.
@@ -183,11 +183,11 @@ pub(crate) fn expand(
             *lost.entry((rows.id(), (*column).to_owned())).or_default() += count;
         }
     }
-    let shown = match BuiltinString::track_of(rows.id()) {
+    let main_rows = match BuiltinString::track_of(rows.id()) {
         Some(track) => samples(rows, keys, track, context),
         None => regions(rows, keys, context),
     };
-    let mut expanded = vec![events(rows, keys, context), shown];
+    let mut expanded = vec![events(rows, keys, context), main_rows];
     expanded.extend(args(rows, keys, context));
     expanded
 }

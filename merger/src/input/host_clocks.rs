@@ -114,13 +114,13 @@ fn steps(mut readings: Vec<BoottimeOffset>) -> Vec<BoottimeOffset> {
             reading.offset.saturating_sub(last.offset).saturating_abs()
                 <= SAME_OFFSET_NS.saturating_add(last.bracket).saturating_add(reading.bracket)
         };
-        let has_room = steps.len() < MAX_STEPS;
+        let is_below_limit = steps.len() < MAX_STEPS;
         match steps.last_mut().filter(is_the_same) {
             Some(last) if reading.bracket < last.bracket => {
                 (last.offset, last.bracket) = (reading.offset, reading.bracket);
             }
             Some(_) => {}
-            None if has_room => steps.push(reading),
+            None if is_below_limit => steps.push(reading),
             None => {}
         }
     }

@@ -231,13 +231,13 @@ pub(crate) struct StringMap {
     /// Local ids that would leave gaps in `dense`: local and global id, ascending.
     sparse: Vec<(i64, i64)>,
     /// Global ids of builtin strings; 0 if unused.
-    words: [i64; BuiltinString::ALL.len()],
+    builtins: [i64; BuiltinString::ALL.len()],
 }
 
 impl StringMap {
     /// Looks up the strings of a shard.
     pub(crate) fn of_shard(strings: &ShardStrings, ids: &StringIds) -> StringMap {
-        let mut map = StringMap::with_words(ids);
+        let mut map = StringMap::with_builtins(ids);
         map.dense = vec![0; (strings.next_id() - 1) as usize];
         for (id, text) in strings.iter() {
             map.dense[(id - 1) as usize] = ids.id(hash(text)).unwrap_or(0);
@@ -248,7 +248,7 @@ impl StringMap {
     /// Looks up the strings of each table set of a database.
     pub(crate) fn of_database(open: &OpenDatabase, ids: &StringIds) -> Result<Vec<StringMap>, Failure> {
         let map = |table| {
-            let mut map = StringMap::with_words(ids);
+            let mut map = StringMap::with_builtins(ids);
             open.each_string_row(table, &mut |key, _, text| {
                 map.add(key, ids.id(hash(text)).unwrap_or(0));
                 Ok(())
@@ -259,9 +259,9 @@ impl StringMap {
     }
 
     /// Returns a map that contains only the builtin strings.
-    pub(crate) fn with_words(ids: &StringIds) -> StringMap {
-        let words = BuiltinString::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
-        StringMap { words, ..StringMap::default() }
+    pub(crate) fn with_builtins(ids: &StringIds) -> StringMap {
+        let builtins = BuiltinString::ALL.map(|builtin| ids.id(hash(builtin.text().as_bytes())).unwrap_or(0));
+        StringMap { builtins, ..StringMap::default() }
     }
 
     /// Adds a string. Local ids must ascend.
@@ -284,7 +284,7 @@ impl StringMap {
     }
 
     /// Returns the global id of a builtin string.
-    pub(crate) fn word(&self, word: BuiltinString) -> Option<i64> {
-        Some(self.words[word as usize]).filter(|id| *id != 0)
+    pub(crate) fn builtin(&self, string: BuiltinString) -> Option<i64> {
+        Some(self.builtins[string as usize]).filter(|id| *id != 0)
     }
 }

@@ -7,7 +7,7 @@ use crate::strings::StringHash;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SetStrings {
     /// Builtin strings in use.
-    pub words: Vec<BuiltinString>,
+    pub builtins: Vec<BuiltinString>,
     /// Number of distinct strings, including builtin ones.
     pub distinct: u64,
 }
@@ -15,10 +15,10 @@ pub(crate) struct SetStrings {
 impl SetStrings {
     /// Builds the properties from position and hash of each string of a table.
     pub(crate) fn new(hashes: &[(u32, StringHash)]) -> SetStrings {
-        let words = hashes.iter().filter_map(|(index, _)| BuiltinString::at(*index)).collect();
+        let builtins = hashes.iter().filter_map(|(index, _)| BuiltinString::at(*index)).collect();
         let mut distinct: Vec<StringHash> = hashes.iter().map(|(_, hash)| *hash).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        SetStrings { words, distinct: distinct.len() as u64 }
+        SetStrings { builtins, distinct: distinct.len() as u64 }
     }
 }

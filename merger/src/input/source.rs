@@ -29,7 +29,7 @@ pub(crate) enum RowOrigin {
 
 /// Consecutive keys, and the number of the first one among the source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyRun {
+pub(crate) struct KeyRange {
     /// First key.
     pub first: i64,
     /// Key after the last one.
@@ -41,8 +41,8 @@ pub(crate) struct KeyRun {
 /// Keys of one table in one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpace {
-    /// Stored rows, ascending. There are several runs if blocks were lost or if keys are handles.
-    pub stored: Vec<KeyRun>,
+    /// Stored rows, ascending. There are several ranges if blocks were lost or if keys are handles.
+    pub stored: Vec<KeyRange>,
     /// Numbers of rows expanded from native ones, after the stored rows: `first..next`.
     pub expanded: (i64, i64),
     /// Number of the placeholder row, if references to lost rows need one.
@@ -62,7 +62,7 @@ impl KeySpace {
     pub(crate) fn add_keys(&mut self, first: i64, next: i64) {
         match self.stored.last_mut() {
             Some(last) if last.next == first => last.next = next,
-            _ => self.stored.push(KeyRun { first, next, number: self.next }),
+            _ => self.stored.push(KeyRange { first, next, number: self.next }),
         }
         self.next += next - first;
     }
@@ -71,32 +71,32 @@ impl KeySpace {
     /// such row.
     #[inline]
     pub(crate) fn stored(&self, key: i64) -> Option<i64> {
-        self.stored_run(key).map(|run| run.number + (key - run.first))
+        self.stored_range(key).map(|range| range.number + (key - range.first))
     }
 
     #[inline]
-    fn stored_run(&self, key: i64) -> Option<&KeyRun> {
-        let run = match self.stored.as_slice() {
-            [run] => run,
-            runs => runs.get(runs.partition_point(|run| run.next <= key))?,
+    fn stored_range(&self, key: i64) -> Option<&KeyRange> {
+        let range = match self.stored.as_slice() {
+            [range] => range,
+            ranges => ranges.get(ranges.partition_point(|range| range.next <= key))?,
         };
-        (run.first <= key && key < run.next).then_some(run)
+        (range.first <= key && key < range.next).then_some(range)
     }
 
-    /// Returns the run that contains the row to which a row of this origin refers by `key`.
-    pub(crate) fn run(&self, key: i64, table: TableId, origin: RowOrigin) -> Option<KeyRun> {
+    /// Returns the key range that contains the row to which a row of this origin refers by `key`.
+    pub(crate) fn range(&self, key: i64, table: TableId, origin: RowOrigin) -> Option<KeyRange> {
         match (origin, table) {
             (RowOrigin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
                 let (first, next) = self.expanded;
-                (first..next).contains(&key).then_some(KeyRun { first, next, number: first })
+                (first..next).contains(&key).then_some(KeyRange { first, next, number: first })
             }
-            _ => self.stored_run(key).copied(),
+            _ => self.stored_range(key).copied(),
         }
     }
 
     /// Returns the number of rows in the output.
     pub(crate) fn rows(&self) -> u64 {
-        let stored: i64 = self.stored.iter().map(|run| run.next - run.first).sum();
+        let stored: i64 = self.stored.iter().map(|range| range.next - range.first).sum();
         (stored + self.expanded.1 - self.expanded.0) as u64 + u64::from(self.placeholder.is_some())
     }
 }
@@ -196,7 +196,7 @@ impl RowLengthLimit {
     }
 
     /// Returns whether a row of this many bytes is within the limit; records the length if it is not.
-    pub(super) fn has(&self, bytes: u64) -> bool {
+    pub(super) fn admits(&self, bytes: u64) -> bool {
         if bytes > self.most {
             self.longest.fetch_max(bytes, Ordering::Relaxed);
         }
@@ -221,11 +221,11 @@ pub(crate) enum StackSpace {
 
 impl StackSpace {
     /// Returns the space for ids within these bounds. Reads all `rows` with stack ids only if the ids must be
-    /// renumbered. Beyond [`MAX_STACK_VALUES`], ids are dropped and count as lost when they are looked up. If the
-    /// limit `room` is lower and exceeded, records the sufficient limit and returns an empty space.
+    /// renumbered. Beyond [`MAX_STACK_VALUES`], ids are dropped and count as lost when they are looked up.
+    /// If `limit` is lower and exceeded, records the sufficient limit and returns an empty space.
     pub(super) fn of(
         bounds: Option<(i64, i64)>,
-        room: &StackIdLimit,
+        limit: &StackIdLimit,
         rows: impl Iterator<Item = Rows<Local>>,
     ) -> StackSpace {
         match bounds {
@@ -234,7 +234,7 @@ impl StackSpace {
             Some(_) => {}
         }
         // Such ids are rare, and the memory suffices for the ids of one source.
-        let _turn = room.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = limit.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut values: Vec<i64> = Vec::new();
         let (mut found, mut is_full) = (0, false);
         for rows in rows {
@@ -250,12 +250,12 @@ impl StackSpace {
                     found += values.len() - before;
                 }
             }
-            if values.len() > 2 * room.most {
-                is_full = room.most < MAX_STACK_VALUES && keep_distinct(&mut values, room.most);
+            if values.len() > 2 * limit.most {
+                is_full = limit.most < MAX_STACK_VALUES && keep_distinct(&mut values, limit.most);
             }
         }
-        if room.most < MAX_STACK_VALUES && (is_full || keep_distinct(&mut values, room.most)) {
-            room.wanted.fetch_max(found.min(MAX_STACK_VALUES), Ordering::Relaxed);
+        if limit.most < MAX_STACK_VALUES && (is_full || keep_distinct(&mut values, limit.most)) {
+            limit.wanted.fetch_max(found.min(MAX_STACK_VALUES), Ordering::Relaxed);
             return StackSpace::Offset(0);
         }
         keep_distinct(&mut values, MAX_STACK_VALUES);
@@ -342,7 +342,7 @@ impl InputSource {
     /// Returns the key of the first process.
     pub(crate) fn first_process(&self) -> i64 {
         let processes = self.spaces.get(&rocpd::INFO_PROCESS);
-        processes.and_then(|space| space.stored.first()).map_or(0, |run| run.first)
+        processes.and_then(|space| space.stored.first()).map_or(0, |range| range.first)
     }
 
     /// Returns the order in the output: by rank, workers after their rank, then by start.

@@ -78,7 +78,7 @@ impl MergeJob {
     pub(crate) fn check_replaced(&self, run_id: &str) -> Result<(), Failure> {
         match &self.replaces_run {
             Some(run) if run != run_id => Err(Failure::output(format!(
-                "{} is there already, of run {run}: use --force to overwrite it, or -o for another place",
+                "{} is there already, of run {run}; use --force to overwrite it, or -o for another place",
                 self.output.display()
             ))),
             _ => Ok(()),

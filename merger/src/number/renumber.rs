@@ -137,9 +137,9 @@ impl SourceMap<'_> {
                 Some(Ids { first: key, len: 1, id: self.bases.id(target, number) })
             }
             _ => {
-                let run = space?.run(key, target, origin)?;
-                let id = self.bases.id(target, run.number);
-                Some(Ids { first: run.first, len: run.next.abs_diff(run.first), id })
+                let range = space?.range(key, target, origin)?;
+                let id = self.bases.id(target, range.number);
+                Some(Ids { first: range.first, len: range.next.abs_diff(range.first), id })
             }
         };
         let placeholder = match target {
@@ -148,19 +148,19 @@ impl SourceMap<'_> {
             _ => space.and_then(|s| s.placeholder).map(|number| self.bases.id(target, number)),
         };
         let fallback = placeholder.filter(|_| column.sql.not_null);
-        // Adjacent rows mostly refer to rows of one run.
-        let mut run = Ids { first: 0, len: 0, id: 0 };
+        // Adjacent rows mostly refer to rows of one key range.
+        let mut range = Ids { first: 0, len: 0, id: 0 };
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
             let mut none = Nulls::default();
             for (i, value) in values.iter_mut().enumerate() {
-                if !run.has(*value)
+                if !range.has(*value)
                     && let Some(found) = find(*value)
                 {
-                    run = found;
+                    range = found;
                 }
-                *value = match run.id(*value) {
+                *value = match range.id(*value) {
                     Some(id) => id,
                     None => {
                         *replaced += 1;
@@ -181,12 +181,12 @@ impl SourceMap<'_> {
             |value| match value {
                 Value::Null if !column.sql.not_null => Mapped::Null,
                 Value::Int(key) => {
-                    if !run.has(key)
+                    if !range.has(key)
                         && let Some(found) = find(key)
                     {
-                        run = found;
+                        range = found;
                     }
-                    run.id(key).map_or(Mapped::Lost, Mapped::Id)
+                    range.id(key).map_or(Mapped::Lost, Mapped::Id)
                 }
                 _ => Mapped::Lost,
             },
@@ -202,7 +202,7 @@ impl SourceMap<'_> {
         rows: usize,
         replaced: &mut u64,
     ) {
-        let word = |word: BuiltinString| self.strings.word(word);
+        let builtin = |string: BuiltinString| self.strings.builtin(string);
         // A row with a lost name still counts in AMD's views, because they use inner joins with strings.
         map_ids(
             cells,
@@ -212,14 +212,14 @@ impl SourceMap<'_> {
                 let id = match value {
                     Value::Null if !column.sql.not_null => return Mapped::Null,
                     Value::Int(id) if id < 0 && origin == RowOrigin::Expanded => {
-                        BuiltinString::from_id(id).and_then(word)
+                        BuiltinString::from_id(id).and_then(builtin)
                     }
                     Value::Int(id) => self.strings.id(id),
                     _ => None,
                 };
                 id.map_or(Mapped::Lost, Mapped::Id)
             },
-            word(BuiltinString::Lost),
+            builtin(BuiltinString::Lost),
         );
     }
 

@@ -107,7 +107,7 @@ impl ProgramCall {
             let matches = command.clone().try_get_matches_from(arguments);
             matches.and_then(|matches| CommandLine::from_arg_matches(&matches))
         };
-        let together = settings.reconcile(&ABOUT_THE_OUTPUT, &DETAILS, |arguments| {
+        let reconciled = settings.reconcile(&ABOUT_THE_OUTPUT, &DETAILS, |arguments| {
             let cli = parse(arguments.to_vec()).map_err(|error| error.kind().to_string())?;
             cli.merge.check().map_err(|failure| failure.to_string())
         });
@@ -121,7 +121,7 @@ impl ProgramCall {
         if cli.merge.epilog {
             become_user(&cli.merge);
         }
-        if together.is_err() {
+        if reconciled.is_err() {
             let is_about_it = |locked: &&Setting| ABOUT_THE_OUTPUT.contains(&locked.key.as_str());
             warnings.extend(settings.locked().filter(is_about_it).map(note));
         }

@@ -91,7 +91,7 @@ impl MergeArgs {
             _ => return Ok(()),
         };
         Err(Failure::usage(format!(
-            "{} is named like a trace: add --format {format}, or name a database like trace.db",
+            "{} is named like a trace; add --format {format}, or name a database like trace.db",
             output.display()
         )))
     }
@@ -99,7 +99,7 @@ impl MergeArgs {
     /// Checks whether options contradict each other, as far as possible without the inputs.
     pub fn check(&self) -> Result<(), Failure> {
         if self.output_format() == OutputFormat::Rpd && self.layout == TableLayout::Partitioned {
-            let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
+            let why = "--layout partitioned is one of RocPD databases; leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
         let whole = self.trace_request()?.filter(|order| order.split == TraceSplit::Whole);
@@ -126,7 +126,7 @@ impl MergeArgs {
         ];
         if let Some((_, why)) = refused.into_iter().find(|(given, _)| *given) {
             let merge_first = "merge to trace.db with it, then make the trace of that";
-            return Err(Failure::usage(format!("{why}: leave it out of a trace, or {merge_first}")));
+            return Err(Failure::usage(format!("{why}; leave it out of a trace, or {merge_first}")));
         }
         let args = &self.trace;
         Ok(Some(TraceRequest {
@@ -197,7 +197,7 @@ impl TraceArgs {
         let Some(option) = self.drawing_option().or_else(|| self.opener()) else { return Ok(()) };
         let name = if database == OutputFormat::Rpd { "--format rpd" } else { "a database" };
         Err(Failure::usage(format!(
-            "{option} is one of traces, not of {name}: add --format perfetto or --format chrome-json, or leave it out"
+            "{option} is one of traces, not of {name}; add --format perfetto or --format chrome-json, or leave it out"
         )))
     }
 }

@@ -107,8 +107,8 @@ fn add_strings(
             })?;
             // Builtin strings follow the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
-                let word = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
-                rows.add(id, word.text().as_bytes())?;
+                let builtin = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
+                rows.add(id, builtin.text().as_bytes())?;
             }
         }
         survey.input.release();

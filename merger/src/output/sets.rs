@@ -48,7 +48,7 @@ impl TableSets {
         if sources > MAX_SETS as u64 {
             return Err(Failure::usage(format!(
                 "--layout partitioned holds {MAX_SETS} processes, which is all that SQLite joins, and these are \
-                 {sources}: merge without it, or fewer at a time"
+                 {sources}; merge without it, or fewer at a time"
             )));
         }
         let own: Vec<String> =
@@ -181,8 +181,8 @@ fn add_strings(
         None => Ok(()),
     };
     survey.input.each_string(source.string_table, &mut |_, text| add(text))?;
-    let words = survey.set_strings.get(source.string_table).map_or(&[][..], |strings| &strings.words);
-    words.iter().try_for_each(|word| add(word.text().as_bytes()))?;
+    let builtins = survey.set_strings.get(source.string_table).map_or(&[][..], |strings| &strings.builtins);
+    builtins.iter().try_for_each(|builtin| add(builtin.text().as_bytes()))?;
     rows.finish()
 }
 

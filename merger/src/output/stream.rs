@@ -196,23 +196,23 @@ impl Files {
         Ok(Files { cached: open_output(path, FileAccess::Write)?, direct })
     }
 
-    /// Writes runs in the order of their positions; adjacent runs are written together.
+    /// Writes runs in the order of their positions; adjacent runs are written in one call.
     fn write(&mut self, runs: &[PlacedRun]) -> io::Result<()> {
-        let mut together: Vec<&[u8]> = Vec::new();
+        let mut adjacent: Vec<&[u8]> = Vec::new();
         let (mut first, mut next) = (0, 0);
         for (offset, bytes) in runs.iter().flat_map(PlacedRun::pieces) {
-            if offset != next || together.len() == MAX_SLICES {
-                self.write_together(first, &together)?;
-                together.clear();
+            if offset != next || adjacent.len() == MAX_SLICES {
+                self.write_adjacent(first, &adjacent)?;
+                adjacent.clear();
                 first = offset;
             }
-            together.push(bytes);
+            adjacent.push(bytes);
             next = offset + bytes.len() as u64;
         }
-        self.write_together(first, &together)
+        self.write_adjacent(first, &adjacent)
     }
 
-    fn write_together(&mut self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+    fn write_adjacent(&mut self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
         if let Some(direct) = &self.direct {
             match write_all(direct, offset, pieces) {
                 // The device requires another alignment than pages have, so write through the cache.

@@ -143,7 +143,7 @@ pub fn verify_published(
     Err(Failure::new(
         Exit::Internal,
         format!(
-            "{output} reads otherwise under its name than before it got that ({difference}), and is removed: close \
+            "{output} reads otherwise under its name than before it got that ({difference}), and is removed; close \
              programs that have {output} open, and merge again"
         ),
     ))

@@ -14,8 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Endings of journal names, in the order in which journals are removed.
-const ENDINGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Suffixes of journal names, in the order in which journals are removed.
+const SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// First byte of a database that SQLite uses for locks (`PENDING_BYTE`).
 const FIRST_LOCK_BYTE: u64 = 0x4000_0000;
 /// Number of bytes from there that SQLite uses for locks: pending, reserved, and 510 shared ones.
@@ -125,9 +125,9 @@ impl<'a> Beside<'a> {
     fn look(database: &'a Path) -> Result<Beside<'a>, Obstacle> {
         let (folder, _) = output_place(database).map_err(Obstacle::Folder)?;
         let mut beside = Beside { database, folder, found: Vec::new() };
-        for ending in ENDINGS {
+        for suffix in SUFFIXES {
             let mut name = database.file_name().unwrap_or_default().to_owned();
-            name.push(ending);
+            name.push(suffix);
             match beside.folder.stat(&name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(Obstacle::Folder(error)),
@@ -233,7 +233,7 @@ fn has_content_of_journal(file: File, name: &OsStr) -> io::Result<bool> {
     if head.iter().all(|byte| *byte == 0) {
         return Ok(true);
     }
-    let ends_with = |ending: &str| name.as_encoded_bytes().ends_with(ending.as_bytes());
+    let ends_with = |suffix: &str| name.as_encoded_bytes().ends_with(suffix.as_bytes());
     Ok(if ends_with("-wal") {
         let [a, b, c, d] = WAL_MAGIC;
         head.starts_with(&[a, b, c, d]) || head.starts_with(&[a, b, c, d | 1])

@@ -12,9 +12,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Ending of the partial file's name.
+/// Suffix of the partial file's name.
 const PARTIAL: &str = ".partial";
-/// Ending of the name of the converted file.
+/// Suffix of the name of the converted file.
 const CONVERTED: &str = ".partial.rpd";
 
 /// `NAME.partial` beside the output. It is renamed when complete, and removed when the merge fails.
@@ -52,7 +52,7 @@ impl PartialOutput {
             let taken = OutputLock::acquire(beside(output, ".lock")).map_err(cannot)?.ok_or_else(|| {
                 let output = output.display();
                 Failure::output(format!(
-                    "another merge is writing {output}: wait for it, or choose another place with -o"
+                    "another merge is writing {output}; wait for it, or choose another place with -o"
                 ))
             })?;
             journals::check(output)?;
@@ -62,7 +62,7 @@ impl PartialOutput {
                 if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_left()) {
                     let left = left.display();
                     return Err(Failure::output(format!(
-                        "{left} was not left by a merge: move it away, or use -o"
+                        "{left} was not left by a merge; move it away, or use -o"
                     )));
                 }
                 match remove_output(&left) {
@@ -145,7 +145,7 @@ impl PartialOutput {
             let output = self.output.display();
             Failure::output(match error.kind() {
                 ErrorKind::AlreadyExists => format!(
-                    "{output} has appeared in the meantime: use --force to overwrite it, or -o for another place"
+                    "{output} has appeared in the meantime; use --force to overwrite it, or -o for another place"
                 ),
                 _ => format!("cannot finish {output}: {error}; free space or choose another place with -o"),
             })
@@ -162,12 +162,12 @@ impl PartialOutput {
 
 /// Returns the paths that a merge to this output writes before it renames the result. They are never kept.
 pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 2] {
-    [PARTIAL, CONVERTED].map(|ending| beside(output, ending))
+    [PARTIAL, CONVERTED].map(|suffix| beside(output, suffix))
 }
 
-fn beside(output: &Path, ending: &str) -> PathBuf {
+fn beside(output: &Path, suffix: &str) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 

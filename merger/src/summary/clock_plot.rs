@@ -27,7 +27,7 @@ pub(crate) fn check_place(path: &Path, output: &Path, force: bool) -> Result<(),
         && fs::canonicalize(if folder == Path::new("") { Path::new(".") } else { folder })
             .is_ok_and(|folder| folder.join(name) == output)
     {
-        return refuse("is where the database goes: choose another place");
+        return refuse("is where the database goes; choose another place");
     }
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -35,10 +35,10 @@ pub(crate) fn check_place(path: &Path, output: &Path, force: bool) -> Result<(),
         Err(error) => return Err(Failure::write(path, &error)),
     };
     if !found.is_file() || !begins_like_a_drawing(path) {
-        return refuse("is there already and no drawing: choose another place");
+        return refuse("is there already and no drawing; choose another place");
     }
     if !force {
-        return refuse("is there already: use --force to overwrite it, or choose another place");
+        return refuse("is there already; use --force to overwrite it, or choose another place");
     }
     Ok(())
 }

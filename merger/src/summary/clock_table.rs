@@ -159,7 +159,7 @@ impl MergeReport {
                     false => "record with rpd-collect, or give --clock-file FILE",
                 };
                 return format!(
-                    "nothing is known of {its}; times unchanged, and not comparable with others: {next}"
+                    "nothing is known of {its}; times unchanged, and not comparable with others; {next}"
                 );
             }
             "none" => return "not aligned, as --align none says; times unchanged".to_owned(),

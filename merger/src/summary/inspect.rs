@@ -1,7 +1,7 @@
 //! `rpd-merge inspect PATH`: prints the content of a shard; for any other path, what it is and what to do next.
 
 use super::inspect_other::describe;
-use crate::input::survey::ending;
+use crate::input::survey::exit_text;
 use rpd_console::Failure;
 use rpd_console::wording::rank_list;
 use rpd_shard::Shard;
@@ -47,7 +47,7 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     }
     for process in shard.processes.values() {
         let worker = if process.worker { " worker" } else { "" };
-        let exit = process.exit.map_or("still running when last seen".to_owned(), ending);
+        let exit = process.exit.map_or("still running when last seen".to_owned(), exit_text);
         writeln!(
             out,
             "process {:2} rank {}{worker} pid {} on {}: {} ({exit}; {})",
@@ -60,7 +60,7 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
         )?;
     }
     if let Some(command) = &shard.command {
-        let exit = command.exit.map_or("still running when last seen".to_owned(), ending);
+        let exit = command.exit.map_or("still running when last seen".to_owned(), exit_text);
         let host = &command.node.hostname;
         writeln!(out, "command    pid {} on {host}: {} ({exit})", command.pid, command.command)?;
     }

@@ -122,11 +122,11 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
             duration(absence.each_ns),
             duration(absence.all_ns)
         ),
-        LatenessVerdict::NoSingleRank { together, together_ns } if together.len() > 1 => format!(
+        LatenessVerdict::NoSingleRank { late_together, shared_ns } if late_together.len() > 1 => format!(
             "no single rank: {} were late together: others waited {} for them, {} of all waiting; {waited}",
-            listed(together),
-            duration(*together_ns),
-            share_of_waiting(*together_ns)
+            listed(late_together),
+            duration(*shared_ns),
+            share_of_waiting(*shared_ns)
         ),
         LatenessVerdict::NoSingleRank { .. } => {
             let named = late.iter().take(MAX_NAMED);
@@ -296,13 +296,13 @@ mod tests {
             rank.contains("before 1 of 41 collectives it spent 5.0 ms more outside of MPI than any other"),
             "{rank}"
         );
-        let no_single = |together: &[u32]| LatenessVerdict::NoSingleRank {
-            together: together.to_vec(),
-            together_ns: 1_800_000_000,
+        let no_single = |late_together: &[u32]| LatenessVerdict::NoSingleRank {
+            late_together: late_together.to_vec(),
+            shared_ns: 1_800_000_000,
         };
-        let together = line(no_single(&[1, 2]), &[]);
+        let late_together = line(no_single(&[1, 2]), &[]);
         assert_eq!(
-            together,
+            late_together,
             format!(
                 "no single rank: ranks 1 and 2 were late together: others waited 1.8 s for them, 90 % of all waiting; {WAITED}"
             )

@@ -38,9 +38,9 @@ pub(crate) fn metadata(
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
-    let endings = Some(&report.commands_ended).filter(|endings| !endings.is_empty());
+    let exits = Some(&report.commands_ended).filter(|exits| !exits.is_empty());
     let optional = [
-        ("rpd.commands_ended", endings.map(|endings| json!(endings))),
+        ("rpd.commands_ended", exits.map(|exits| json!(exits))),
         ("rpd.lateness", report.lateness.as_ref().map(|lateness| json!(lateness))),
         (STILL_RUNNING, report.still_running.as_ref().map(|running| json!(running))),
         ("rpd.clock.repair", report.repaired.as_ref().map(|repair| json!(repair))),

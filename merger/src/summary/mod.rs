@@ -6,7 +6,7 @@ mod clock_plot_svg;
 mod clock_table;
 mod clocks;
 mod collectives;
-mod endings;
+mod exits;
 pub(crate) mod inspect;
 mod inspect_other;
 mod lateness;

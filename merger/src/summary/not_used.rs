@@ -5,7 +5,7 @@ use rpd_console::wording::{counted, grouped};
 use serde::Serialize;
 use std::path::Path;
 
-/// Maximum number of names, or of name endings, in a line.
+/// Maximum number of names, or of name extensions, in a line.
 const MAX_SHOWN_NAMES: usize = 3;
 
 /// The files below the inputs that are not merged.
@@ -65,12 +65,13 @@ fn results(unused: &UnusedFiles) -> Option<String> {
 
 fn unrelated(unused: &UnusedFiles) -> Option<String> {
     let count = unused.count(UnusedKind::Unrelated);
-    let mut endings: Vec<_> = unused.endings.iter().collect();
-    endings.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let kinds = endings.len() as u64;
-    let endings = endings.into_iter().map(|(ending, count)| format!("{} {ending}", grouped(*count)));
+    let mut extensions: Vec<_> = unused.extensions.iter().collect();
+    extensions.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let kinds = extensions.len() as u64;
+    let extensions =
+        extensions.into_iter().map(|(extension, count)| format!("{} {extension}", grouped(*count)));
     (count > 0).then(|| {
-        let endings = first_few(endings, kinds);
-        format!("{} that no profiler wrote ({endings})", counted(count, "file"))
+        let extensions = first_few(extensions, kinds);
+        format!("{} that no profiler wrote ({extensions})", counted(count, "file"))
     })
 }

@@ -195,6 +195,6 @@ impl MergeReport {
             [one, ..] => format!("{} and others that were merged before", one.path.display()),
         };
         self.notes
-            .push(format!("{options} no effect on times of {merges}: merge what it was made of instead",));
+            .push(format!("{options} no effect on times of {merges}; merge what it was made of instead",));
     }
 }

@@ -10,7 +10,7 @@ impl MergeReport {
         (self.singleton_ranks.len() > 1).then(|| {
             format!(
                 "MPI ran each of ranks {} as a job of its own (MPI_COMM_WORLD of size 1), though one launcher started them: the \
-                 program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which: use that one's \
+                 program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which; use that one's \
                  mpirun, or `srun --mpi=TYPE` with a type of `srun --mpi=list` that it supports. Their calls are not compared \
                  with one another",
                 rank_ranges(&self.singleton_ranks)

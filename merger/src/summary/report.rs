@@ -7,7 +7,7 @@ use super::running::unfinished;
 use crate::agree::findings::{JobFindings, MAX_SHOWN_LINES, ProcessKinds};
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::input::plan::{JobRanks, MergePlan, StillRunning};
-use crate::input::survey::{CommandEnding, ProcessCrash, StoppedProcesses};
+use crate::input::survey::{CommandExit, ProcessCrash, StoppedProcesses};
 use crate::input::{JobSchema, REGIONS, SAMPLES};
 use crate::output::counts::RowCount;
 use crate::output::size_limit::free_bytes;
@@ -118,9 +118,9 @@ pub struct MergeReport {
     /// Number of processes for which more than `commands_ended` is reported.
     #[serde(skip)]
     pub crashed: u64,
-    /// Each way in which commands ended, if collectors recorded it.
+    /// Exits of commands by code and signal, if collectors recorded them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub commands_ended: Vec<CommandEnding>,
+    pub commands_ended: Vec<CommandExit>,
     /// Those of `crashes` that a signal from outside ended; one line per signal.
     #[serde(skip)]
     pub stopped: StoppedProcesses,
@@ -387,7 +387,7 @@ impl MergeReport {
             ),
         );
         self.lateness_lines().into_iter().for_each(|(label, text)| line(label, text));
-        self.endings_line().into_iter().for_each(|text| line("ended", text));
+        self.exits_line().into_iter().for_each(|text| line("ended", text));
         self.death_lines().into_iter().for_each(|text| line("died", text));
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = rank_ranges(&self.silent_ranks);

@@ -47,7 +47,7 @@ pub(super) struct PieceStore {
     /// Number of events in each file.
     tallies: Mutex<Vec<EventCounts>>,
     /// Number of further pieces that may wait for compression.
-    room: AtomicUsize,
+    free_slots: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
     failure: OnceLock<Failure>,
 }
@@ -65,7 +65,7 @@ impl PieceStore {
             spool: ItemSpool::create(folder, &format!("pieces-{rank}"))?,
             units: (0..units).map(|_| Mutex::default()).collect(),
             tallies: Mutex::new(vec![EventCounts::default(); windows]),
-            room: AtomicUsize::new(waiting),
+            free_slots: AtomicUsize::new(waiting),
             spare: Mutex::default(),
             failure: OnceLock::new(),
         })
@@ -123,7 +123,9 @@ impl PieceStore {
     }
 
     fn reserve(&self) -> bool {
-        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1)).is_ok()
+        self.free_slots
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |slots| slots.checked_sub(1))
+            .is_ok()
     }
 }
 
@@ -156,7 +158,7 @@ impl SlicePieces for UnitPieces<'_, '_> {
                 if let Err(failure) = store.compress(unit, number, window, bytes) {
                     store.fail(failure);
                 }
-                store.room.fetch_add(1, Ordering::Relaxed);
+                store.free_slots.fetch_add(1, Ordering::Relaxed);
             });
         } else {
             store.compress(unit, number, window, bytes)?;

@@ -21,8 +21,8 @@ impl TraceFormat {
         }
     }
 
-    /// Returns the ending of file names.
-    pub(super) fn file_ending(self) -> &'static str {
+    /// Returns the suffix of file names.
+    pub(super) fn file_suffix(self) -> &'static str {
         match self {
             TraceFormat::Perfetto => ".pftrace.gz",
             TraceFormat::ChromeJson => ".json.gz",

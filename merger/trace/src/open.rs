@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Endings of the names of trace files.
-const TRACE_ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
+/// Suffixes of the names of trace files.
+const TRACE_SUFFIXES: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
 /// Maximum number of files that are listed.
 const MAX_LISTED_FILES: usize = 64;
 /// Nanoseconds of a second.
@@ -98,7 +98,7 @@ impl WrittenTrace {
 
     /// Returns the trace that was written to a path: a file with any name, or a folder with an index.
     pub fn of(path: &Path) -> Result<WrittenTrace, Failure> {
-        let missing = || Failure::input(format!("{} is no trace: name one, or its folder", path.display()));
+        let missing = || Failure::input(format!("{} is no trace; name one, or its folder", path.display()));
         if path.is_dir() {
             return WrittenTrace::at(path)?.ok_or_else(missing);
         }
@@ -166,10 +166,10 @@ fn has_only(text: &str, others: &[u8]) -> bool {
 
 /// Returns whether a name is that of a trace file in a folder, without a path.
 fn is_trace(folder: &Path, name: &str) -> bool {
-    let ending = TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending));
+    let has_suffix = TRACE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
     // The file itself, not the target of a link.
     let is_there = || fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.is_file());
-    is_plain(name) && ending && name != INDEX && !name.starts_with('.') && is_there()
+    is_plain(name) && has_suffix && name != INDEX && !name.starts_with('.') && is_there()
 }
 
 pub(super) fn counted_files(files: usize) -> String {

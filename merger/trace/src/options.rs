@@ -29,30 +29,47 @@ impl TraceSplit {
 /// A text that names no kind of item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is nothing that is drawn: write regions, kernels, copies, allocations, counters, samples, markers, args, \
+    "{0:?} is nothing that is drawn; write regions, kernels, copies, allocations, counters, samples, markers, args, \
      flows, or category=NAME"
 )]
 pub struct ExcludeError(String);
+
+/// Names of the kinds of items on the command line.
+const EXCLUSIONS: [(&str, ItemExclusion); 9] = [
+    ("regions", ItemExclusion::Regions),
+    ("kernels", ItemExclusion::Kernels),
+    ("copies", ItemExclusion::Copies),
+    ("allocations", ItemExclusion::Allocations),
+    ("counters", ItemExclusion::Counters),
+    ("samples", ItemExclusion::Samples),
+    ("markers", ItemExclusion::Markers),
+    ("args", ItemExclusion::Args),
+    ("flows", ItemExclusion::Flows),
+];
 
 impl FromStr for ItemExclusion {
     type Err = ExcludeError;
 
     fn from_str(text: &str) -> Result<ItemExclusion, ExcludeError> {
-        Ok(match text.trim() {
-            "regions" => ItemExclusion::Regions,
-            "kernels" => ItemExclusion::Kernels,
-            "copies" => ItemExclusion::Copies,
-            "allocations" => ItemExclusion::Allocations,
-            "counters" => ItemExclusion::Counters,
-            "samples" => ItemExclusion::Samples,
-            "markers" => ItemExclusion::Markers,
-            "args" => ItemExclusion::Args,
-            "flows" => ItemExclusion::Flows,
-            other => match other.split_once('=') {
-                Some(("category", name)) if !name.is_empty() => ItemExclusion::Category(name.to_owned()),
-                _ => return Err(ExcludeError(text.to_owned())),
-            },
-        })
+        let named = EXCLUSIONS.into_iter().find(|(name, _)| *name == text.trim());
+        match (named, text.trim().split_once('=')) {
+            (Some((_, exclusion)), _) => Ok(exclusion),
+            (None, Some(("category", name))) if !name.is_empty() => {
+                Ok(ItemExclusion::Category(name.to_owned()))
+            }
+            _ => Err(ExcludeError(text.to_owned())),
+        }
+    }
+}
+
+impl std::fmt::Display for ItemExclusion {
+    /// Writes the text of the command line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let ItemExclusion::Category(name) = self {
+            return write!(f, "category={name}");
+        }
+        let name = EXCLUSIONS.iter().find(|(_, exclusion)| exclusion == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_default())
     }
 }
 

@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 
 /// Beginning of file names in a folder.
 const FILE_STEM: &str = "trace";
-/// File endings of all formats.
-const FORMAT_ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
+/// File suffixes of all formats.
+const FORMAT_SUFFIXES: [&str; 2] = [".pftrace.gz", ".json.gz"];
 /// File in the working folder that distinguishes it from an unrelated folder.
 const WORK_MARK: &str = "made-by-rpd-merge";
-/// File endings that are certainly not meant for a trace.
-const DATABASE_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
+/// File extensions that are certainly not meant for a trace.
+const DATABASE_EXTENSIONS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
 
 /// Names of the files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Names {
     /// One file with this name.
     One(String),
-    /// A set of files with this ending, and an index.
+    /// A set of files with this suffix, and an index.
     Set(String),
 }
 
@@ -63,14 +63,14 @@ impl TraceRequest {
     /// With exit code [`Exit::Usage`](rpd_console::Exit::Usage).
     pub fn refuse_name_of_database(&self, output: &Path) -> Result<(), Failure> {
         let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if !DATABASE_ENDINGS.contains(&extension) {
+        if !DATABASE_EXTENSIONS.contains(&extension) {
             return Ok(());
         }
-        let ending = self.format.file_ending().trim_start_matches('.');
+        let suffix = self.format.file_suffix().trim_start_matches('.');
         Err(Failure::usage(format!(
-            "{} is named like a database, and a trace is none: name it like {}",
+            "{} is named like a database, and a trace is none; name it like {}",
             output.display(),
-            output.with_extension(ending).display()
+            output.with_extension(suffix).display()
         )))
     }
 }
@@ -79,20 +79,20 @@ impl TraceTarget {
     /// Determines the output location. `output` is a file or a folder, the current one if it is empty.
     fn new(request: &TraceRequest, output: &Path, force: bool) -> Result<TraceTarget, Failure> {
         let output = if output.as_os_str().is_empty() { Path::new(".") } else { output };
-        let ending = request.format.file_ending();
+        let suffix = request.format.file_suffix();
         require_utf8(output)?;
         let shown = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_folder || request.split != TraceSplit::Whole {
             if fs::metadata(output).is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
-                    "{shown} is a file, and a trace that is split has several: name a folder with -o"
+                    "{shown} is a file, and a trace that is split has several; name a folder with -o"
                 )));
             }
             // Existing traces are checked later, after the remains of a killed run are removed.
             return Ok(TraceTarget {
                 folder: output.to_owned(),
-                names: Names::Set(ending.to_owned()),
+                names: Names::Set(suffix.to_owned()),
                 force,
             });
         }
@@ -102,18 +102,18 @@ impl TraceTarget {
             TraceFormat::Perfetto => &[".json", ".json.gz"],
         };
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
+            return Err(Failure::usage(format!("{shown} is no name of a file; choose another one with -o")));
         };
-        if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
+        if let Some(other) = others.iter().find(|suffix| name.ends_with(*suffix)) {
             return Err(Failure::usage(format!(
-                "{shown} is named {other}, and this trace is {ending}: change the name or --format"
+                "{shown} is named {other}, and this trace is {suffix}; change the name or --format"
             )));
         }
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
                 return Err(Failure::output(format!(
-                    "{shown} is there already: use --force to overwrite it, or -o for another place"
+                    "{shown} is there already; use --force to overwrite it, or -o for another place"
                 )));
             }
             Ok(found) if !found.is_file() || found.len() > 0 && !TraceFormat::is_ours(output) => {
@@ -141,8 +141,8 @@ impl TraceTarget {
     pub(super) fn name(&self, number: usize, count: usize) -> String {
         match &self.names {
             Names::One(name) => name.clone(),
-            Names::Set(ending) if count == 1 => format!("{FILE_STEM}{ending}"),
-            Names::Set(ending) => format!("{FILE_STEM}-{:05}-of-{count:05}{ending}", number + 1),
+            Names::Set(suffix) if count == 1 => format!("{FILE_STEM}{suffix}"),
+            Names::Set(suffix) => format!("{FILE_STEM}-{:05}-of-{count:05}{suffix}", number + 1),
         }
     }
 
@@ -156,7 +156,7 @@ impl TraceTarget {
         let shown = self.folder.display();
         if index.exists() && !super::index::is_ours(&index) {
             return Err(Failure::output(format!(
-                "{} was not written by rpd-merge: choose another folder with -o",
+                "{} was not written by rpd-merge; choose another folder with -o",
                 index.display()
             )));
         }
@@ -167,14 +167,14 @@ impl TraceTarget {
         };
         if let Some(other) = older.iter().find(|path| !is_ours(path)) {
             return Err(Failure::output(format!(
-                "{} is called like a file of a trace, and was not written by rpd-merge: move it away, or choose another \
+                "{} is called like a file of a trace, and was not written by rpd-merge; move it away, or choose another \
                  folder with -o",
                 other.display()
             )));
         }
         match older.first() {
             Some(older) if !self.force => Err(Failure::output(format!(
-                "{shown} holds a trace already ({}): use --force to replace it, or -o for another place",
+                "{shown} holds a trace already ({}); use --force to replace it, or -o for another place",
                 older.file_name().unwrap_or_default().to_string_lossy()
             ))),
             _ => Ok(()),
@@ -208,13 +208,13 @@ impl TraceTarget {
         Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
     }
 
-    /// Returns a path in the folder, formed from the name of the trace and an ending.
-    fn path_beside(&self, ending: &str) -> PathBuf {
+    /// Returns a path in the folder, formed from the name of the trace and a suffix.
+    fn path_beside(&self, suffix: &str) -> PathBuf {
         let stem = match &self.names {
             Names::One(name) => name,
             Names::Set(_) => FILE_STEM,
         };
-        self.folder.join(format!("{stem}{ending}"))
+        self.folder.join(format!("{stem}{suffix}"))
     }
 }
 
@@ -268,7 +268,7 @@ impl TraceFiles {
         self.lock = Some(lock.ok_or_else(|| {
             let path = target.path();
             Failure::output(format!(
-                "another run is writing a trace to {}: wait for it, or choose another place with -o",
+                "another run is writing a trace to {}; wait for it, or choose another place with -o",
                 path.display()
             ))
         })?);
@@ -296,7 +296,7 @@ impl TraceFiles {
         let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
         if !self.work.join(WORK_MARK).is_file() && !is_empty() {
             return Err(Failure::output(format!(
-                "{} was not left by rpd-merge: move it away, or choose another place with -o",
+                "{} was not left by rpd-merge; move it away, or choose another place with -o",
                 self.work.display()
             )));
         }
@@ -358,7 +358,7 @@ impl TraceFiles {
             };
             renamed.map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => Failure::output(format!(
-                    "{} has appeared in the meantime: use --force to overwrite it, or -o for another place",
+                    "{} has appeared in the meantime; use --force to overwrite it, or -o for another place",
                     to.display()
                 )),
                 _ => cannot(&error),
@@ -388,7 +388,7 @@ impl Drop for TraceFiles {
 /// Returns whether a file name is that of a file in a set.
 fn is_name_of_set(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(FILE_STEM) else { return false };
-    let Some(numbers) = FORMAT_ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else {
+    let Some(numbers) = FORMAT_SUFFIXES.iter().find_map(|suffix| rest.strip_suffix(suffix)) else {
         return false;
     };
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -32,7 +32,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &str) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
-            "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
+            "an address has only letters, digits and . _ - + , = @; rename it, or write the trace again";
         return Err(Failure::usage(format!("{name:?} cannot be served: {why}")));
     }
     let stopped = Arc::new(AtomicBool::new(false));
@@ -42,7 +42,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &str) -> Result<(), Fa
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         Failure::usage(format!(
-            "port {port} of 127.0.0.1 cannot be served at ({error}): choose another one, as --serve=9002, and see it \
+            "port {port} of 127.0.0.1 cannot be served at ({error}); choose another one, as --serve=9002, and see it \
              through ssh -L {PERFETTO_PORT}:127.0.0.1:9002 {ssh}"
         ))
     })?;
@@ -58,7 +58,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &str) -> Result<(), Fa
 }
 
 fn serve_failure(what: &str, error: &io::Error) -> Failure {
-    Failure::output(format!("--serve cannot {what} ({error}): copy the files instead"))
+    Failure::output(format!("--serve cannot {what} ({error}); copy the files instead"))
 }
 
 /// Returns 128 random bits as hexadecimal digits.

@@ -278,7 +278,7 @@ impl Cursor<'_> {
 }
 
 fn damaged() -> Failure {
-    Failure::output("a temporary file is not as it was written: check the file system, or use -o")
+    Failure::output("a temporary file is not as it was written; check the file system, or use -o")
 }
 
 /// Writes a sorted run.

@@ -144,7 +144,7 @@ impl<'a> SliceCutter<'a> {
         match self.request.split {
             TraceSplit::BySize(size) if size <= max_size && largest > size.saturating_add(size / 2) => {
                 return Err(Failure::usage(format!(
-                    "files of {} cannot be made: {why}: use --split-by-size {fits}",
+                    "files of {} cannot be made: {why}; use --split-by-size {fits}",
                     size_option(size)
                 )));
             }
@@ -155,18 +155,18 @@ impl<'a> SliceCutter<'a> {
             1 => "the trace".to_owned(),
             count => format!("file {} of {count}", number + 1),
         };
-        let next = match self.request.split {
+        let advice = match self.request.split {
             TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => {
-                format!("use --split-by-size {}", size_option_below(max_size / 2))
+                format!("; use --split-by-size {}", size_option_below(max_size / 2))
             }
             TraceSplit::BySize(_) | TraceSplit::Auto => format!(
-                "{why}: leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
+                ": {why}; leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
                  --max-file-size {fits}"
             ),
         };
         let (largest, max_size) = (size_option(largest), size_option_below(max_size));
         Err(Failure::output(format!(
-            "{which} has {largest} before compression, and --max-file-size is {max_size}: {next}"
+            "{which} has {largest} before compression, and --max-file-size is {max_size}{advice}"
         )))
     }
 

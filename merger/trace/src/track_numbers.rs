@@ -56,7 +56,7 @@ pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<TrackN
     }
     if i32::try_from(all.processes + all.threads).is_err() {
         return Err(Failure::input(format!(
-            "{} processes with {} threads are more than a trace can number: choose some with --ranks",
+            "{} processes with {} threads are more than a trace can number; choose some with --ranks",
             all.processes, all.threads
         )));
     }

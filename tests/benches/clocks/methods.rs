@@ -28,9 +28,9 @@ fn by_ends(observations: &ClockObservations, both: bool) -> Vec<DomainFit> {
     let none = align(observations, AlignChoice::None);
     let mut fits = none.clone();
     for domain in 1..fits.len() {
-        let Some(way) = way_to_root(observations, domain) else { continue };
-        let first = along(observations, &way, |bursts| bursts.first().copied());
-        let last = along(observations, &way, |bursts| bursts.last().copied());
+        let Some(path) = path_to_root(observations, domain) else { continue };
+        let first = along(observations, &path, |bursts| bursts.first().copied());
+        let last = along(observations, &path, |bursts| bursts.last().copied());
         let points = if both { vec![first, last] } else { vec![first] };
         let points: Option<Vec<(i64, i64)>> = points.into_iter().collect();
         let Some(points) = points else { continue };
@@ -44,8 +44,8 @@ fn by_ends(observations: &ClockObservations, both: bool) -> Vec<DomainFit> {
 }
 
 /// The bursts of each link from a domain to the root.
-fn way_to_root(observations: &ClockObservations, domain: usize) -> Option<Vec<Vec<&BurstTimes>>> {
-    let (mut at, mut way) = (domain, Vec::new());
+fn path_to_root(observations: &ClockObservations, domain: usize) -> Option<Vec<Vec<&BurstTimes>>> {
+    let (mut at, mut path) = (domain, Vec::new());
     while at != 0 {
         let parent = at & (at - 1);
         let bursts: Vec<&BurstTimes> =
@@ -53,21 +53,21 @@ fn way_to_root(observations: &ClockObservations, domain: usize) -> Option<Vec<Ve
         if bursts.is_empty() {
             return None;
         }
-        way.push(bursts);
+        path.push(bursts);
         at = parent;
     }
-    Some(way)
+    Some(path)
 }
 
 /// BOOTTIME of the domain and of the root at about one time, ns.
 fn along<'a>(
     observations: &ClockObservations,
-    way: &[Vec<&'a BurstTimes>],
+    path: &[Vec<&'a BurstTimes>],
     pick: impl Fn(&[&'a BurstTimes]) -> Option<&'a BurstTimes>,
 ) -> Option<(i64, i64)> {
     let mut start = None;
     let mut offset = 0;
-    for bursts in way {
+    for bursts in path {
         let burst = pick(bursts)?;
         let probe = burst.best.first()?;
         let to_boottime = |domain: usize, raw: i64| {

@@ -3,7 +3,7 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{self, ClockScenario, NoiseLevel};
 use crate::synthetic::RandomSource;
-use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
+use rpd_clocks::{CollectiveObservation, ObservedWaits, RankInterval};
 use rpd_shard::model::LocalNs;
 
 /// Most ranks of a node. All nodes of a job have as many.
@@ -113,25 +113,25 @@ fn meeting(
         }
     }
     let waits = match random.index(8) {
-        _ if ranks.is_empty() => WaitRelation::Nothing,
-        0 => WaitRelation::AllOfRoot(random.pick(&ranks).1),
-        1 => WaitRelation::RootOfAll(random.pick(&ranks).1),
-        _ => WaitRelation::AllOfAll,
+        _ if ranks.is_empty() => ObservedWaits::Nothing,
+        0 => ObservedWaits::AllForRoot(random.pick(&ranks).1),
+        1 => ObservedWaits::RootForAll(random.pick(&ranks).1),
+        _ => ObservedWaits::AllForAll,
     };
     let last =
         ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
     let root = ranks.iter().find(
-        |r| matches!(waits, WaitRelation::AllOfRoot(root) | WaitRelation::RootOfAll(root) if root == r.1),
+        |r| matches!(waits, ObservedWaits::AllForRoot(root) | ObservedWaits::RootForAll(root) if root == r.1),
     );
     let root = root.map_or(0.0, |r| r.2);
     let latency = LATENCY * (0.8 + 0.4 * uniform(random));
     let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {
         let released = match waits {
-            WaitRelation::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
-            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes => last.1 + latency,
-            WaitRelation::AllOfRoot(_) => enter.max(root + latency),
-            WaitRelation::RootOfAll(root) if root == rank => last.1 + latency,
-            WaitRelation::RootOfAll(_) | WaitRelation::Nothing => enter,
+            ObservedWaits::AllForAll if node == last.0 => last.1 + LAST_NEEDS * latency,
+            ObservedWaits::AllForAll | ObservedWaits::AllForAllByTimes => last.1 + latency,
+            ObservedWaits::AllForRoot(_) => enter.max(root + latency),
+            ObservedWaits::RootForAll(root) if root == rank => last.1 + latency,
+            ObservedWaits::RootForAll(_) | ObservedWaits::Nothing => enter,
         };
         let hiccup = if random.chance(1) { 20e3 * uniform(random).powf(-0.7) } else { 0.0 };
         let habit = &habits[node];

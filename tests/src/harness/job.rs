@@ -96,12 +96,12 @@ impl Job {
         self
     }
 
-    /// The same command behind another one: `PROGRAM FRONT... COMMAND...`.
+    /// The same command behind another one: `PROGRAM LEADING_ARGS... COMMAND...`.
     #[must_use]
-    pub fn wrapped(mut self, program: &str, front: &[&str]) -> Job {
+    pub fn wrapped(mut self, program: &str, leading_args: &[&str]) -> Job {
         let inner = std::mem::replace(&mut self.program, program.into());
-        let front = front.iter().map(OsString::from).chain([inner]);
-        self.args.splice(0..0, front.collect::<Vec<_>>());
+        let leading_args = leading_args.iter().map(OsString::from).chain([inner]);
+        self.args.splice(0..0, leading_args.collect::<Vec<_>>());
         self
     }
 

@@ -41,9 +41,9 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
         let mut bends: Vec<i64> = after.map.bends().flat_map(|b| [b.0 - 1, b.0, b.0 + 1]).collect();
         bends.sort_unstable();
         for bend in bends {
-            let (time, room) = (LocalNs(bend), after.bar_at(LocalNs(bend)).unwrap());
+            let (time, bound) = (LocalNs(bend), after.bar_at(LocalNs(bend)).unwrap());
             let (old, new) = (before.map.map(time).ns(), after.map.map(time).ns());
-            assert!((old - new).abs() <= room + 1, "moved by {} of {room}", new - old);
+            assert!((old - new).abs() <= bound + 1, "moved by {} of {bound}", new - old);
             assert!(new >= last);
             last = new;
         }
@@ -61,9 +61,9 @@ fn a_bar_that_is_too_small_is_not_exceeded() {
     let repaired = job.observations.repair_causality(&mut fits);
     let (left, moved) = (repaired.left, repaired.moved);
     assert!(left.violations > 0);
-    let rooms = fits.iter().zip(&bars).flat_map(|(f, b)| f.map.bends().map(|at| b.bar_at(at).unwrap()));
-    let room = rooms.max().unwrap();
-    assert!(moved <= room, "{moved} of {room}");
+    let bounds = fits.iter().zip(&bars).flat_map(|(f, b)| f.map.bends().map(|at| b.bar_at(at).unwrap()));
+    let bound = bounds.max().unwrap();
+    assert!(moved <= bound, "{moved} of {bound}");
 }
 
 proptest! {
@@ -106,8 +106,8 @@ proptest! {
             let mut last = i64::MIN;
             for time in bends.into_iter().map(LocalNs) {
                 let (old, new) = (before.map.map(time).ns(), after.map.map(time).ns());
-                let room = after.bar_at(time).unwrap();
-                prop_assert!((old - new).abs() <= room + 1, "moved by {} of {}", new - old, room);
+                let bound = after.bar_at(time).unwrap();
+                prop_assert!((old - new).abs() <= bound + 1, "moved by {} of {}", new - old, bound);
                 prop_assert!(new >= last);
                 last = new;
             }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rpd_clocks::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation, align,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ObservedWaits, RankInterval, align,
 };
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet, Probe};
@@ -47,10 +47,10 @@ fn burst() -> impl Strategy<Value = BurstTimes> {
 
 fn meeting() -> impl Strategy<Value = CollectiveObservation> {
     let waits = prop_oneof![
-        Just(WaitRelation::AllOfAll),
-        Just(WaitRelation::Nothing),
-        (0_u32..8).prop_map(WaitRelation::AllOfRoot),
-        (0_u32..8).prop_map(WaitRelation::RootOfAll),
+        Just(ObservedWaits::AllForAll),
+        Just(ObservedWaits::Nothing),
+        (0_u32..8).prop_map(ObservedWaits::AllForRoot),
+        (0_u32..8).prop_map(ObservedWaits::RootForAll),
     ];
     let attendance = (0_u32..7, 0_u32..8, time(), time()).prop_map(|(domain, rank, enter, exit)| {
         RankInterval { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) }
@@ -163,7 +163,7 @@ fn collectives_that_cannot_be_matched_are_contradictions() {
         .observations
         .collectives
         .iter_mut()
-        .filter(|m| m.waits == WaitRelation::AllOfAll && m.intervals.iter().any(|a| a.domain == 1));
+        .filter(|m| m.waits == ObservedWaits::AllForAll && m.intervals.iter().any(|a| a.domain == 1));
     for attendance in meeting.skip(20).take(1).flat_map(|m| &mut m.intervals).filter(|a| a.domain == 1) {
         attendance.enter.0 += 1_000_000_000;
         attendance.exit.0 += 1_000_000_000;

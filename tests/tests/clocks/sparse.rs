@@ -1,7 +1,7 @@
 //! Short jobs, few observations, and some that are missing: aligned as well as they allow, and no bar that
 //! promises more.
 
-use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, WaitRelation, align};
+use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, ObservedWaits, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job, ProbeRate, TrueMoment};
 
@@ -93,7 +93,7 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
         let (mut errors, mut within) = (Vec::new(), 0);
         for seed in 900..908 {
             let mut job = Job::new(&BY_COLLECTIVES, nodes, 60, seed);
-            job.observations.collectives.retain(|m| m.waits == WaitRelation::AllOfAll);
+            job.observations.collectives.retain(|m| m.waits == ObservedWaits::AllForAll);
             for meeting in &mut job.observations.collectives {
                 // Node 1 comes half a millisecond later than it did, and needs 6 us; the others leave when it has come.
                 let mine = |a: &&rpd_clocks::RankInterval| a.domain == 1;
@@ -159,7 +159,7 @@ fn a_part_of_the_tree_without_a_way_to_the_reference_gets_no_more_than_anchors()
 #[test]
 fn collectives_with_a_root_alone_are_no_more_than_bounds() {
     let mut job = Job::new(&BY_COLLECTIVES, 4, 60, 900);
-    job.observations.collectives.retain(|m| m.waits != WaitRelation::AllOfAll);
+    job.observations.collectives.retain(|m| m.waits != ObservedWaits::AllForAll);
     assert!(job.observations.collectives.len() > 10);
     let fits = align(&job.observations, AlignChoice::Auto);
     assert!(fits.iter().skip(1).all(|f| f.method == AlignMethod::RealtimeAnchors));

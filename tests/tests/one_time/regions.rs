@@ -143,7 +143,7 @@ fn kernels_of_rccl_align_databases_and_calls_alone_do_not() {
     let out = folder.path().join("out.db");
     let bare = merge(&out, &[], &inputs);
     assert_eq!(bare.method("gpu001"), "none");
-    let line = "gpu001 (rank 1), gpu002 (rank 2): nothing is known of their clocks; times unchanged, and not comparable with others: record with rpd-collect, or give --clock-file FILE";
+    let line = "gpu001 (rank 1), gpu002 (rank 2): nothing is known of their clocks; times unchanged, and not comparable with others; record with rpd-collect, or give --clock-file FILE";
     assert!(bare.stderr.contains(line), "{}", bare.stderr);
     let note = "late       cannot tell which rank: the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)";
     assert!(bare.stderr.contains(note), "{}", bare.stderr);

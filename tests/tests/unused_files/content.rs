@@ -125,7 +125,7 @@ fn files_that_may_hold_what_a_profiler_recorded_are_a_loss() {
 }
 
 #[test]
-fn endings_in_upper_case_are_read() {
+fn extensions_in_upper_case_are_read() {
     let place = Place::new();
     place.write("A.JSON", KINETO);
     place.write("B.Json.GZ", packed(KINETO.replace("\"pid\": 10", "\"pid\": 11").as_bytes()));

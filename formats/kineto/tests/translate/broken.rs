@@ -63,8 +63,8 @@ fn a_bad_tail_of_a_packed_file_costs_no_more_than_the_tail() {
 fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damaged() {
     let whole = file(20);
     let spans = translated(&whole).0.spans();
-    let (front, back) = whole.as_bytes().split_at(whole.len() / 2);
-    for good in [packed(whole.as_bytes()), [packed(front), packed(back)].concat()] {
+    let (head, tail) = whole.as_bytes().split_at(whole.len() / 2);
+    for good in [packed(whole.as_bytes()), [packed(head), packed(tail)].concat()] {
         assert_eq!(try_translated(&good).unwrap().1.warnings, [""; 0]);
         // A member ends with four bytes of checksum and four bytes of length.
         for from_end in 1..=8 {
@@ -86,9 +86,9 @@ fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damage
 #[test]
 fn zeros_behind_a_packed_file_are_padding() {
     let whole = file(20);
-    let (front, back) = whole.as_bytes().split_at(whole.len() / 2);
+    let (head, tail) = whole.as_bytes().split_at(whole.len() / 2);
     let zeros = vec![0; 600_000];
-    for good in [packed(whole.as_bytes()), [packed(front), packed(back)].concat()] {
+    for good in [packed(whole.as_bytes()), [packed(head), packed(tail)].concat()] {
         for padding in [1, 512, zeros.len()] {
             let (contents, translation) = try_translated(&[&good[..], &zeros[..padding]].concat()).unwrap();
             assert_eq!(contents.spans(), translated(&whole).0.spans());

@@ -60,8 +60,8 @@ proptest! {
         prop_assert_eq!(rows, translation.rows.get(&rocpd::EVENT).copied().unwrap_or(0));
         // A compressed file, in one member or in two, yields the same.
         let bytes = made.text.as_bytes();
-        let (front, back) = bytes.split_at(bytes.len() / 2);
-        for packed in [packed(bytes), [packed(front), packed(back)].concat()] {
+        let (head, tail) = bytes.split_at(bytes.len() / 2);
+        for packed in [packed(bytes), [packed(head), packed(tail)].concat()] {
             let (again, _) = try_translated(&packed).unwrap();
             prop_assert_eq!(again.spans(), contents.spans());
             prop_assert_eq!(again.process, contents.process.clone());

@@ -218,11 +218,11 @@ impl TableCarrier<'_, '_> {
             let source = found.iter().flatten().next().map(|(source, _)| *source);
             let source =
                 source.unwrap_or_else(|| self.census.by_session(key.and_then(|key| int(value(key)))));
-            let mut room = MAX_ROW;
+            let mut free_bytes = MAX_ROW;
             let mut cells = Vec::with_capacity(found.len());
             for (i, found) in found.into_iter().enumerate() {
                 let cell =
-                    self.cell(i, value(i), found.filter(|(of, _)| *of == source), &mut room, output)?;
+                    self.cell(i, value(i), found.filter(|(of, _)| *of == source), &mut free_bytes, output)?;
                 cells.push(cell);
             }
             if self.census.processes.is_empty() {
@@ -249,7 +249,7 @@ impl TableCarrier<'_, '_> {
         column: usize,
         value: ValueRef<'_>,
         found: Option<(u32, i64)>,
-        room: &mut usize,
+        free_bytes: &mut usize,
         output: &mut RpdOutput<'_>,
     ) -> Result<OwnedValue, RpdReadError> {
         if value == ValueRef::Null {
@@ -260,14 +260,14 @@ impl TableCarrier<'_, '_> {
             ColumnRole::Call | ColumnRole::Operation => found.map(|(_, key)| OwnedValue::Int(key)),
             ColumnRole::Str => self.strings.id(value, output)?.map(OwnedValue::Int),
             ColumnRole::Text => {
-                self.strings.text(value)?.map(|text| OwnedValue::Text(cut(&text, room, output).into()))
+                self.strings.text(value)?.map(|text| OwnedValue::Text(cut(&text, free_bytes, output).into()))
             }
             ColumnRole::Plain => Some(match value {
                 ValueRef::Null => OwnedValue::Null,
                 ValueRef::Integer(v) => OwnedValue::Int(v),
                 ValueRef::Real(v) => OwnedValue::Real(v),
-                ValueRef::Text(v) => OwnedValue::Text(cut(v, room, output).into()),
-                ValueRef::Blob(v) => OwnedValue::Blob(cut(v, room, output).into()),
+                ValueRef::Text(v) => OwnedValue::Text(cut(v, free_bytes, output).into()),
+                ValueRef::Blob(v) => OwnedValue::Blob(cut(v, free_bytes, output).into()),
             }),
         };
         if cell.is_none() {
@@ -279,9 +279,9 @@ impl TableCarrier<'_, '_> {
 }
 
 /// Returns the part of a text that fits the row.
-fn cut<'t>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_>) -> &'t [u8] {
-    let text = output.cut(text, MAX_TEXT.min(*room));
-    *room -= text.len();
+fn cut<'t>(text: &'t [u8], free_bytes: &mut usize, output: &mut RpdOutput<'_>) -> &'t [u8] {
+    let text = output.cut(text, MAX_TEXT.min(*free_bytes));
+    *free_bytes -= text.len();
     text
 }
 

@@ -62,7 +62,7 @@ pub(super) struct DeviceRows {
 
 impl RpdOutput<'_> {
     /// Returns an error if there are more rows than a job can have.
-    fn check_room(&self, rows: usize, what: &'static str) -> Result<(), RpdReadError> {
+    fn check_limit(&self, rows: usize, what: &'static str) -> Result<(), RpdReadError> {
         if rows < MAX_ENTRIES { Ok(()) } else { Err(self.input.too_many(what, MAX_ENTRIES)) }
     }
 
@@ -79,7 +79,7 @@ impl RpdOutput<'_> {
         match self.devices.threads.get(&(source, tid)) {
             Some(key) => Ok(*key),
             None => {
-                self.check_room(self.devices.threads.len(), "threads")?;
+                self.check_limit(self.devices.threads.len(), "threads")?;
                 self.push_thread(source, tid, None)
             }
         }
@@ -109,7 +109,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.agents.get(&(source, agent)) {
             return Ok(*key);
         }
-        self.check_room(self.devices.agents.len(), "agents")?;
+        self.check_limit(self.devices.agents.len(), "agents")?;
         if agent != RpdProcessor::Host {
             self.agent(source, RpdProcessor::Host)?;
         }
@@ -166,7 +166,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.queues.get(&(source, gpu, queue)) {
             return Ok(*key);
         }
-        self.check_room(self.devices.queues.len(), "queues")?;
+        self.check_limit(self.devices.queues.len(), "queues")?;
         let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
         let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
         let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
@@ -181,7 +181,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.streams.get(&place) {
             return Ok(*key);
         }
-        self.check_room(self.devices.streams.len(), "streams")?;
+        self.check_limit(self.devices.streams.len(), "streams")?;
         let handle = String::from_utf8_lossy(&place.1).into_owned();
         let (name, extdata) = match handle.as_str() {
             "" => ("(unknown)".to_owned(), "{}".to_owned()),
@@ -204,7 +204,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.kernels.get(&(source, ids)) {
             return Ok(*key);
         }
-        self.check_room(self.devices.kernels.len(), "kernels")?;
+        self.check_limit(self.devices.kernels.len(), "kernels")?;
         let code_object = self.code_object(source)?;
         let shown = self.cut(shown, MAX_KERNEL);
         let kernel = kernel.map_or(shown, |kernel| self.cut(kernel, MAX_KERNEL));
@@ -236,7 +236,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.counters.get(&place) {
             return Ok(*key);
         }
-        self.check_room(self.devices.counters.len(), "counters")?;
+        self.check_limit(self.devices.counters.len(), "counters")?;
         let agent = self.agent(source, place.1.agent)?;
         let (arch, instance) = match place.1.agent {
             RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),

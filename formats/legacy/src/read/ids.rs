@@ -1,17 +1,17 @@
 //! Maps ids of the file to keys of the shard.
 
-/// Maximum number of runs, which limits the memory to 128 MiB.
-const MAX_RUNS: usize = 4 << 20;
+/// Maximum number of ranges, which limits the memory to 128 MiB.
+const MAX_RANGES: usize = 4 << 20;
 
-/// Process and key of each id. Ids ascend and keys are dense, so the map stores runs of them. A file has few runs:
+/// Process and key of each id. Ids ascend and keys are dense, so the map stores ranges of them. A file has few ranges:
 /// one for each session and gap.
 #[derive(Debug, Default)]
 pub(super) struct IdMap {
-    runs: Vec<Run>,
+    ranges: Vec<IdRange>,
 }
 
 #[derive(Debug)]
-struct Run {
+struct IdRange {
     first: i64,
     rows: i64,
     source: u32,
@@ -20,28 +20,29 @@ struct Run {
 
 impl IdMap {
     /// Records that the row `id` became the row `key` of a process. Ignores ids out of order, and ids beyond the
-    /// maximum number of runs.
+    /// maximum number of ranges.
     pub(super) fn add(&mut self, id: i64, source: u32, key: i64) {
-        if let Some(run) = self.runs.last_mut() {
-            let next = run.first.checked_add(run.rows);
-            if next == Some(id) && run.source == source && run.key + run.rows == key {
-                run.rows += 1;
+        if let Some(range) = self.ranges.last_mut() {
+            let next = range.first.checked_add(range.rows);
+            if next == Some(id) && range.source == source && range.key + range.rows == key {
+                range.rows += 1;
                 return;
             }
             if next.is_none_or(|next| id < next) {
                 return;
             }
         }
-        if self.runs.len() < MAX_RUNS {
-            self.runs.push(Run { first: id, rows: 1, source, key });
+        if self.ranges.len() < MAX_RANGES {
+            self.ranges.push(IdRange { first: id, rows: 1, source, key });
         }
     }
 
     /// Returns the process and key of a row.
     pub(super) fn get(&self, id: i64) -> Option<(u32, i64)> {
-        let run = self.runs.get(self.runs.partition_point(|run| run.first <= id).checked_sub(1)?)?;
-        let offset = id.checked_sub(run.first).filter(|offset| *offset < run.rows)?;
-        Some((run.source, run.key + offset))
+        let range =
+            self.ranges.get(self.ranges.partition_point(|range| range.first <= id).checked_sub(1)?)?;
+        let offset = id.checked_sub(range.first).filter(|offset| *offset < range.rows)?;
+        Some((range.source, range.key + offset))
     }
 }
 

@@ -103,7 +103,7 @@ pub struct RpdTranslation {
 
 /// Returns the processes of a `.rpd`, as [`translate`] describes them without a given clock. `last_seen` does not
 /// include operations. Reads the calls once.
-pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
     let (clock, _) = census.clock(None, None);
@@ -134,7 +134,7 @@ pub fn is_merge(path: &Path) -> bool {
 /// Writes a `.rpd` as a shard. Reads the file as a stream at most three times, and creates no file beside it.
 ///
 /// Memory is bounded for any file: by the string table of a shard (256 MiB), the pending rows, and 32 bytes for
-/// each run of consecutive ids.
+/// each range of consecutive ids.
 pub fn translate(
     path: &Path,
     sink: &mut dyn Write,

@@ -2,14 +2,16 @@
 
 use crate::made::{SCHEMA, make};
 use crate::support::{lines, number, options, shard, tables};
-use rpd_legacy::{NotQuiet, RpdReadError, peek, translate};
+use rpd_legacy::{NotQuiet, RpdReadError, read_processes, translate};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
 fn failure(path: &Path) -> RpdReadError {
-    let (translated, peeked) = (translate(path, &mut Vec::new(), &options()).err(), peek(path).err());
-    let (translated, peeked) = (translated.expect("it was translated"), peeked.expect("it was looked into"));
-    assert_eq!(translated.to_string(), peeked.to_string());
+    let (translated, processes) =
+        (translate(path, &mut Vec::new(), &options()).err(), read_processes(path).err());
+    let (translated, processes) =
+        (translated.expect("it was translated"), processes.expect("its processes were read"));
+    assert_eq!(translated.to_string(), processes.to_string());
     translated
 }
 
@@ -51,11 +53,11 @@ fn a_file_that_is_being_written_is_refused_and_left_alone() {
     assert!(matches!(failure(&link), RpdReadError::Open(NotQuiet::HotJournal { .. })));
     // A journal of a finished transaction is zeroed.
     std::fs::write(&journal, [0; 512]).unwrap();
-    assert!(peek(&path).is_ok());
+    assert!(read_processes(&path).is_ok());
     std::fs::remove_file(&journal).unwrap();
     let wal = dir.path().join("made.rpd-wal");
     std::fs::write(&wal, b"").unwrap();
-    assert!(peek(&path).is_ok());
+    assert!(read_processes(&path).is_ok());
     std::fs::write(&wal, b"something").unwrap();
     let error = failure(&path);
     assert!(matches!(error, RpdReadError::Open(NotQuiet::Wal { .. })), "{error:?}");
@@ -77,7 +79,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
         );
         std::fs::remove_file(dir.path().join(name)).unwrap();
     }
-    assert!(peek(&path).is_ok());
+    assert!(read_processes(&path).is_ok());
 }
 
 #[test]

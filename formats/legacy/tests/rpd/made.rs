@@ -1,7 +1,7 @@
 //! Tests files of schema 3 that are created by SQL.
 
 use crate::support::{lines, number, options, shard, tables};
-use rpd_legacy::{RpdOptions, peek};
+use rpd_legacy::{RpdOptions, read_processes};
 use rpd_shard::record::{Clock, LossCause};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,8 @@ fn processes_of_one_file_keep_their_rows_apart() {
     assert_eq!(lines(&made, copies), ["1 | 64 | 32512 | 36608 | 1200 | 1400"]);
     assert_eq!(number(&made, "SELECT count(*) FROM rocpd_info_agent WHERE type = 'GPU'"), 3);
     assert!(account.misses.is_empty() && account.translation.lost.is_empty(), "{account:?}");
-    let seen: Vec<_> = peek(&path).unwrap().iter().map(|p| (p.source, p.pid, p.first_seen)).collect();
+    let seen: Vec<_> =
+        read_processes(&path).unwrap().iter().map(|p| (p.source, p.pid, p.first_seen)).collect();
     assert_eq!(seen, [(1, 70, 100), (2, 60, 150)]);
 }
 

@@ -1,7 +1,7 @@
 //! Compares the views of real files with the rows of their shards.
 
 use crate::support::{lines, number, options, real, same, shard, tables};
-use rpd_legacy::{RpdTranslation, peek};
+use rpd_legacy::{RpdTranslation, read_processes};
 use rpd_shard::record::Clock;
 use rusqlite::Connection;
 use std::path::Path;
@@ -181,7 +181,7 @@ fn a_matrix_multiplication_says_the_same_as_a_shard() {
     assert_eq!(account.unknown_copy_sizes, 0);
     assert!(account.carried.is_empty());
     assert_eq!(account.metadata[0], ("schema_version".to_owned(), "2".to_owned()));
-    let processes = peek(&path).unwrap();
+    let processes = read_processes(&path).unwrap();
     assert_eq!(processes.iter().map(|p| (p.source, p.pid)).collect::<Vec<_>>(), [(1, 1_087_077)]);
     assert_eq!(processes[0].first_seen, number(&file, "SELECT min(start) FROM rocpd_api"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "something was left beside the file");

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use rpd_omnistat::{is_omnistat, peek, translate};
+use rpd_omnistat::{is_omnistat, read_processes, translate};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, Owner};
 use rpd_shard::model::{OwnedValue, TableId, rocpd};
@@ -145,7 +145,7 @@ fn tables_are_known_by_their_labels() {
     assert!(!known("metric,value\na,1\n") && !known("metric,value") && !known("") && !known("a,b\n"));
     assert!(!is_omnistat(&folder.path().join("missing")));
     std::fs::write(&path, TABLE).unwrap();
-    assert_eq!(peek(&path).unwrap().len(), 2);
+    assert_eq!(read_processes(&path).unwrap().len(), 2);
 }
 
 #[test]

@@ -41,7 +41,7 @@ mod tracks;
 mod translate;
 mod wire;
 
-pub use translate::{peek, translate};
+pub use translate::{read_processes, translate};
 
 use packets::{GZIP, PACKET};
 use std::io::Read;

@@ -67,10 +67,10 @@ impl PacketSequence {
         flags: u64,
         cleared: bool,
         dropped: bool,
-        room: &mut InternBudget,
+        intern_budget: &mut InternBudget,
     ) -> bool {
         if flags & STATE_CLEARED != 0 || cleared {
-            room.used -= self.bytes;
+            intern_budget.used -= self.bytes;
             *self = PacketSequence { valid: true, ..PacketSequence::default() };
         } else if dropped {
             self.valid = false;
@@ -103,7 +103,7 @@ impl PacketSequence {
     pub(super) fn intern(
         &mut self,
         data: Fields<'_>,
-        room: &mut InternBudget,
+        intern_budget: &mut InternBudget,
         mut unread: impl FnMut(u32),
     ) -> Result<(), MalformedField> {
         for field in data {
@@ -114,7 +114,7 @@ impl PacketSequence {
             }
             let bytes = entry.bytes()?.len() + ENTRY;
             // Build ids are the only interned data that a call stack does not need.
-            if table == 16 || !room.take(bytes) {
+            if table == 16 || !intern_budget.take(bytes) {
                 continue;
             }
             self.bytes += bytes;

@@ -33,7 +33,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
         tracks: TraceTracks::new(tracks, processes),
         clocks,
         sequences: HashMap::new(),
-        room: InternBudget::default(),
+        intern_budget: InternBudget::default(),
         slices: SlicePairs::default(),
         odd: BTreeMap::new(),
     };
@@ -59,7 +59,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
 
 /// Returns the processes of a trace in file order, as [`translate`] describes them but without times. Reads the
 /// whole file.
-pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, .. } = survey(path)?;
     Ok(described(&TraceTracks::new(tracks, processes).processes, clocks.target()))
 }
@@ -82,7 +82,7 @@ pub(super) struct TraceReader<'s> {
     pub(super) tracks: TraceTracks,
     clocks: super::clocks::TraceClocks,
     sequences: HashMap<u32, PacketSequence>,
-    room: InternBudget,
+    intern_budget: InternBudget,
     pub(super) slices: SlicePairs,
     /// Counts of irregularities; each kind gets one warning.
     pub(super) odd: BTreeMap<&'static str, u64>,
@@ -177,7 +177,7 @@ impl TraceReader<'_> {
             return Ok(None);
         }
         let mut sequence = self.sequences.remove(&parts.sequence).unwrap_or_default();
-        let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.room);
+        let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.intern_budget);
         let taken = self.with(&mut sequence, &parts, known);
         self.sequences.insert(parts.sequence, sequence);
         taken.map(|()| None)
@@ -210,7 +210,7 @@ impl TraceReader<'_> {
         }
         if let Some(interned) = parts.interned {
             let ignore = |number| self.output.ignore(&format!("InternedData, field {number}"));
-            sequence.intern(interned.message()?, &mut self.room, ignore)?;
+            sequence.intern(interned.message()?, &mut self.intern_budget, ignore)?;
         }
         // Clocks that count by differences advance with each packet that has a time.
         let clock = parts.clock.or(sequence.defaults.clock);
@@ -311,8 +311,8 @@ impl TraceReader<'_> {
 
     /// Adds warnings about irregularities and losses.
     fn warn_of_irregularities(&mut self) {
-        if self.room.left_out > 0 {
-            self.odd.insert("interned texts for which there was no room", self.room.left_out);
+        if self.intern_budget.left_out > 0 {
+            self.odd.insert("interned texts for which there was no room", self.intern_budget.left_out);
         }
         for (what, count) in std::mem::take(&mut self.odd) {
             self.output.warn(format!("{count} {what}"));

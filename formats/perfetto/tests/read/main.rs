@@ -6,7 +6,7 @@ mod sdk;
 mod shard;
 
 use rpd_perfetto::packed;
-use rpd_perfetto::read::{is_ours, is_perfetto, peek, translate};
+use rpd_perfetto::read::{is_ours, is_perfetto, read_processes, translate};
 use rpd_shard::model::rocpd;
 use rpd_shard::record::{Clock, LossCause};
 use rpd_translator::{FilePosition, TranslateError, Translation};
@@ -116,8 +116,8 @@ fn packed_traces_are_the_same_traces() {
     packed(&trace, 6, &mut in_packets).unwrap();
     assert_ne!(in_packets, trace);
     // Two gzip members, like two concatenated traces.
-    let (front, back) = trace.split_at(trace.len() / 2);
-    let joined = [gzip(front), gzip(back)].concat();
+    let (head, tail) = trace.split_at(trace.len() / 2);
+    let joined = [gzip(head), gzip(tail)].concat();
     for other in [gzip(&trace), in_packets, joined] {
         assert!(looks_like_a_trace(&other));
         let (shard, translation) = translated(&other);
@@ -369,6 +369,6 @@ fn our_own_traces_are_known() {
         std::fs::write(file.path(), bytes).unwrap();
         assert_eq!((is_perfetto(file.path()), is_ours(file.path())), (true, ours));
     }
-    let pids: Vec<i32> = peek(file.path()).unwrap().iter().map(|process| process.pid).collect();
+    let pids: Vec<i32> = read_processes(file.path()).unwrap().iter().map(|process| process.pid).collect();
     assert_eq!(pids, [4711]);
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be opened or read.
-    #[error("read {}: check that it exists and may be read", path.display())]
+    #[error("read {}; check that it exists and may be read", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum ReadError {
         problem: &'static str,
     },
     /// The file is a legacy `.rpd`, which is another format.
-    #[error("{} is a legacy .rpd database, no RocPD: read it as one", .0.display())]
+    #[error("{} is a legacy .rpd database, no RocPD; read it as one", .0.display())]
     LegacyRpd(PathBuf),
     /// The database has no RocPD tables.
     #[error("{} is a SQLite database without RocPD tables", .0.display())]
@@ -79,7 +79,7 @@ pub enum ReadError {
         limit: usize,
     },
     /// The file was truncated, extended or replaced after it was opened.
-    #[error("{} changed while it was read: merge again when its writer has ended", .0.display())]
+    #[error("{} changed while it was read; merge again when its writer has ended", .0.display())]
     Changed(PathBuf),
     /// A page of the file has invalid content.
     #[error("{} is damaged at page {page} (byte {offset}), in table {table}: {reason}", path.display())]
@@ -142,7 +142,7 @@ pub enum ReadError {
         rows: u64,
     },
     /// SQLite cannot read the schema.
-    #[error("read the schema of {}: check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
+    #[error("read the schema of {}; check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
     Schema {
         /// Path of the file.
         path: PathBuf,
@@ -153,7 +153,7 @@ pub enum ReadError {
     #[error(transparent)]
     Other(OpenError),
     /// The requested rows take more memory than a piece may.
-    #[error("rows of {table} in {} take too much memory: read them in smaller pieces", path.display())]
+    #[error("rows of {table} in {} take too much memory; read them in smaller pieces", path.display())]
     TooLarge {
         /// Path of the file.
         path: PathBuf,

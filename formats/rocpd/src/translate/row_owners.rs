@@ -108,14 +108,14 @@ impl RowOwners {
     fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
         let columns = space.tables.iter().flat_map(|table| &table.table.columns);
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
-        let mut room = MAX_ROWS;
+        let mut free_rows = MAX_ROWS;
         for (place, table) in space.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
             let mut owners = KeyOwners::default();
             each(database, number, place, table, &mut |rows| {
                 let keys = (0..rows.len).map(|row| rows.keys.get(row));
-                owners.keys.extend(keys.take((room + 1).saturating_sub(owners.keys.len())));
+                owners.keys.extend(keys.take((free_rows + 1).saturating_sub(owners.keys.len())));
             });
-            room = room.checked_sub(owners.keys.len()).ok_or(TOO_MANY)?;
+            free_rows = free_rows.checked_sub(owners.keys.len()).ok_or(TOO_MANY)?;
             owners.places = vec![NO_PLACE; owners.keys.len()];
             self.targets.insert(table.table.id, owners);
         }

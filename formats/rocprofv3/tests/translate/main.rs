@@ -7,7 +7,7 @@ mod plain;
 mod shard;
 
 use made_up::{AGENTS, MadeUp, ordered};
-use rpd_rocprofv3::{is_rocprofv3_json, peek, translate};
+use rpd_rocprofv3::{is_rocprofv3_json, read_processes, translate};
 use rpd_shard::file::Owner;
 use rpd_shard::model::{OwnedValue, rocpd};
 use rpd_shard::record::{Clock, LossCause};
@@ -101,7 +101,7 @@ fn a_process_and_its_devices_are_described() {
     let json = MadeUp::default().json();
     let (_dir, path) = file(json.to_string().as_bytes());
     assert!(is_rocprofv3_json(&path));
-    let seen = peek(&path).unwrap();
+    let seen = read_processes(&path).unwrap();
     let (shard, _) = translated(&json.to_string());
     assert_eq!(seen, shard.processes);
     let process = &seen[0];
@@ -430,11 +430,11 @@ fn what_is_no_such_file_is_refused_with_its_place() {
             Ok(_) => panic!("{text:.60}"),
         }
         let (_dir, path) = file(text.as_bytes());
-        assert!(peek(&path).is_err());
+        assert!(read_processes(&path).is_err());
         assert_eq!(is_rocprofv3_json(&path), text.contains(PROCESS));
     }
     let nowhere = std::path::Path::new("/nonexistent/results.json");
-    assert!(matches!(peek(nowhere), Err(TranslateError::Io { .. })));
+    assert!(matches!(read_processes(nowhere), Err(TranslateError::Io { .. })));
     assert!(!is_rocprofv3_json(nowhere));
 }
 

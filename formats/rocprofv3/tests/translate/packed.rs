@@ -5,7 +5,7 @@ use crate::shard::{Contents, int, run, text};
 use crate::{PROCESS, no_warnings};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rpd_rocprofv3::{is_rocprofv3_json, peek, translate};
+use rpd_rocprofv3::{is_rocprofv3_json, read_processes, translate};
 use rpd_shard::file::Owner;
 use rpd_shard::model::rocpd;
 use rpd_shard::record::LossCause;
@@ -26,7 +26,7 @@ fn translated(bytes: &[u8]) -> (Contents, Translation) {
     assert!(is_rocprofv3_json(&path));
     let mut bytes = Vec::new();
     let translation = translate(&path, &mut bytes, &Owner::unknown(run())).unwrap();
-    assert!(peek(&path).is_ok());
+    assert!(read_processes(&path).is_ok());
     let contents = Contents::of(&bytes);
     contents.check_references();
     (contents, translation)
@@ -49,8 +49,8 @@ fn padded(mut json: Json) -> Json {
 fn a_packed_file_is_read_as_a_plain_one() {
     let text = file().to_string();
     let (plain, _) = translated(text.as_bytes());
-    let (front, back) = text.as_bytes().split_at(text.len() / 2);
-    for bytes in [packed(text.as_bytes()), [packed(front), packed(back)].concat()] {
+    let (head, tail) = text.as_bytes().split_at(text.len() / 2);
+    for bytes in [packed(text.as_bytes()), [packed(head), packed(tail)].concat()] {
         let (contents, translation) = translated(&bytes);
         no_warnings(&translation);
         assert_eq!((&contents.tables, &contents.processes), (&plain.tables, &plain.processes));

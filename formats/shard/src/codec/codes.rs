@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// Encodes a column: the bitmap of combinations in which it is NULL, then its value in each combination. The
-    /// leading column has the number of combinations in front and the codes at the end.
+    /// leading column begins with the number of combinations and ends with the codes.
     pub(super) fn encode(&self, values: &[i64], nulls: &Nulls, leads: bool, out: &mut Vec<u8>) {
         if leads {
             put(out, self.examples.len() as u64);

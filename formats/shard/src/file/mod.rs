@@ -11,7 +11,7 @@
 mod block;
 mod block_ref;
 mod bytes;
-mod ending;
+mod file_end;
 mod folder;
 mod index;
 mod open_error;

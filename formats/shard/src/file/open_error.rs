@@ -18,7 +18,7 @@ pub enum OpenError {
     },
     /// The file is not a shard.
     #[error(
-        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0): name a run directory or *.rpdshard files"
+        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0); name a run directory or *.rpdshard files"
     )]
     NotAShard {
         /// Path of the file.
@@ -26,7 +26,7 @@ pub enum OpenError {
     },
     /// A newer release wrote the shard.
     #[error(
-        "{path} has shard format version {version}, this rpd reads up to {}: use the rpd-merge of the release that wrote it, or a newer one",
+        "{path} has shard format version {version}, this rpd reads up to {}; use the rpd-merge of the release that wrote it, or a newer one",
         Version::CURRENT.0
     )]
     NewerVersion {

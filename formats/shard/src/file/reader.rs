@@ -210,7 +210,7 @@ impl Shard {
                 if longest > Some(MAX_STRING_LENGTH)
                     || block.header.first_key < 1
                     || block.header.handles
-                    || !strings.has_room(block.header.first_key, rows.len, bytes)
+                    || !strings.is_within_limits(block.header.first_key, rows.len, bytes)
                 {
                     return Err(BlockDamage::Strings);
                 }

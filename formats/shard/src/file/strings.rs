@@ -34,7 +34,7 @@ impl ShardStrings {
     }
 
     /// Returns whether a block of `rows` strings with ids from `first` on and `bytes` bytes is within the limits.
-    pub(super) fn has_room(&self, first: i64, rows: usize, bytes: usize) -> bool {
+    pub(super) fn is_within_limits(&self, first: i64, rows: usize, bytes: usize) -> bool {
         first >= self.next_id()
             && first as usize + rows <= MAX_STRINGS + 1
             && self.cells.bytes.len() + bytes <= MAX_STRING_BYTES

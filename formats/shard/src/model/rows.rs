@@ -33,15 +33,15 @@ impl Keys {
         }
     }
 
-    /// Returns the runs of consecutive keys of `rows` rows: the first key of each run, and its last key plus one. A
-    /// run that ends with `i64::MAX` has no such end and is omitted.
-    pub fn runs(&self, rows: usize) -> Vec<(i64, i64)> {
+    /// Returns the ranges of consecutive keys of `rows` rows: the first key of each range, and its last key plus one. A
+    /// range that ends with `i64::MAX` has no such end and is omitted.
+    pub fn ranges(&self, rows: usize) -> Vec<(i64, i64)> {
         match self {
             _ if rows == 0 => Vec::new(),
             Keys::Dense(first) => vec![(*first, first + rows as i64)],
             Keys::Sparse(keys) => {
-                let runs = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-                runs.filter_map(|run| Some((*run.first()?, run.last()?.checked_add(1)?))).collect()
+                let ranges = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+                ranges.filter_map(|range| Some((*range.first()?, range.last()?.checked_add(1)?))).collect()
             }
         }
     }

@@ -136,7 +136,7 @@ impl Column {
             Pass::Ints => {
                 self.mark_nulls(bytes, places, column, classes);
                 let values = self.ints();
-                make_room(values, rows, expected.rows);
+                reserve_rows(values, rows, expected.rows);
                 match types.only.map(|only| SERIALS[usize::from(only)]) {
                     Some(serial) if serial.length == 0 => values.extend(repeat_n(serial.int(0), rows)),
                     Some(serial) => values.extend(places.iter_mut().map(|place| {
@@ -153,7 +153,7 @@ impl Column {
             Pass::Reals => {
                 self.mark_nulls(bytes, places, column, classes);
                 let values = self.reals();
-                make_room(values, rows, expected.rows);
+                reserve_rows(values, rows, expected.rows);
                 values.extend(places.iter_mut().map(|place| match place.number(bytes, column) {
                     (serial, first) if serial.class == class::REAL => f64::from_bits(first),
                     (serial, first) => serial.int(first) as f64,
@@ -161,7 +161,7 @@ impl Column {
             }
             Pass::Texts => {
                 let texts = self.texts();
-                texts.make_room(rows, expected);
+                texts.reserve_rows(rows, expected);
                 texts.append(bytes, places, column)?;
             }
         }
@@ -259,11 +259,11 @@ impl Column {
     }
 
     /// Reserves memory for values that are added one by one.
-    pub(super) fn make_room(&mut self, rows: usize, expected: Expected) {
+    pub(super) fn reserve_rows(&mut self, rows: usize, expected: Expected) {
         match &mut self.building {
-            Building::Int(values) => make_room(values, rows, expected.rows),
-            Building::Real(values) => make_room(values, rows, expected.rows),
-            Building::Text(texts) => texts.make_room(rows, expected),
+            Building::Int(values) => reserve_rows(values, rows, expected.rows),
+            Building::Real(values) => reserve_rows(values, rows, expected.rows),
+            Building::Text(texts) => texts.reserve_rows(rows, expected),
             Building::Nothing | Building::Any(_) => {}
         }
     }
@@ -331,7 +331,7 @@ impl Texts {
     }
 
     /// Reserves memory for the rows of a page, and for distinct texts in the same proportion to rows as before.
-    fn make_room(&mut self, rows: usize, expected: Expected) {
+    fn reserve_rows(&mut self, rows: usize, expected: Expected) {
         let TextCells { bytes, ends, codes } = &mut self.cells;
         let of =
             |some: usize, rows: usize| (some as u128 * rows as u128 / codes.len().max(1) as u128) as usize;
@@ -339,9 +339,9 @@ impl Texts {
         let most = expected.bytes.min(u32::MAX as usize - bytes.len());
         let length = (of(bytes.len(), rows).min(most), of(bytes.len(), expected.rows).min(most));
         let distinct = (of(ends.len(), rows), of(ends.len(), expected.rows));
-        make_room(ends, distinct.0, distinct.1);
-        make_room(bytes, length.0, length.1);
-        make_room(codes, rows, expected.rows);
+        reserve_rows(ends, distinct.0, distinct.1);
+        reserve_rows(bytes, length.0, length.1);
+        reserve_rows(codes, rows, expected.rows);
     }
 
     fn append(&mut self, bytes: &[u8], places: &mut [ColumnPlace], column: usize) -> Result<(), TooLong> {
@@ -389,8 +389,8 @@ impl Texts {
         if *slot != TextCells::NULL && self.cells.entry(*slot) == text {
             return Ok(*slot);
         }
-        let room = u32::MAX as usize - self.cells.bytes.len();
-        if text.len() > room || self.cells.ends.len() + 1 >= TextCells::NULL as usize {
+        let free_bytes = u32::MAX as usize - self.cells.bytes.len();
+        if text.len() > free_bytes || self.cells.ends.len() + 1 >= TextCells::NULL as usize {
             return Err(TooLong);
         }
         *slot = self.cells.add_entry(text);
@@ -401,7 +401,7 @@ impl Texts {
 /// Reserves memory for the rows of a page. If memory is missing, reserves it for all expected rows at once. Growth
 /// by doubling would copy every value and touch twice the memory.
 #[inline]
-fn make_room<T>(values: &mut Vec<T>, rows: usize, expected: usize) {
+fn reserve_rows<T>(values: &mut Vec<T>, rows: usize, expected: usize) {
     if values.capacity() - values.len() < rows {
         values.reserve_exact(expected.max(rows));
     }

@@ -237,7 +237,7 @@ impl<'a> Decoder<'a> {
         let content = head + LEAF_HEAD + 2 * cells;
         let pointers = bytes.get(head + LEAF_HEAD..content).ok_or(PageProblem::Cells)?;
         let mut last = self.keys.last();
-        let mut room = usable - content;
+        let mut free_bytes = usable - content;
         let mut long = Vec::new();
         self.places.clear();
         self.rowids.clear();
@@ -246,7 +246,7 @@ impl<'a> Decoder<'a> {
             let at = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]));
             let cell = Cell::at(bytes, at).filter(|_| at >= content).ok_or(PageProblem::Cells)?;
             // Overlapping cells would have more bytes in total than the page.
-            room = room.checked_sub(cell.end - at).ok_or(PageProblem::Cells)?;
+            free_bytes = free_bytes.checked_sub(cell.end - at).ok_or(PageProblem::Cells)?;
             if last.is_some_and(|last| last >= cell.rowid) {
                 return Err(PageProblem::Order);
             }
@@ -342,7 +342,7 @@ impl<'a> Decoder<'a> {
             return Ok(());
         };
         if let Some(collected) = collected {
-            collected.make_room(self.places.len(), expected);
+            collected.reserve_rows(self.places.len(), expected);
         }
         for (place, rowid) in self.places.iter_mut().zip(&self.rowids) {
             let value = place.next(&self.bytes).ok_or(PageProblem::Record { rowid: *rowid })?;

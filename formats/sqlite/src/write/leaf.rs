@@ -109,7 +109,7 @@ impl LeafWriter {
         let here = cell.len() + local;
         let first = self.overflow.count();
         let Leaves { memory, .. } = &self.leaves;
-        let mut chain = Chain { pages: &mut self.overflow, memory, links: &mut self.links, room: 0 };
+        let mut chain = Chain { pages: &mut self.overflow, memory, links: &mut self.links, free: 0 };
         record.pieces(|piece| {
             let (near, far) = piece.split_at(piece.len().min(here - cell.len()));
             cell.extend_from_slice(near);
@@ -140,20 +140,20 @@ struct Chain<'a> {
     memory: &'a PageMemory,
     links: &'a mut Vec<Link>,
     /// Number of bytes that are free in the last page.
-    room: usize,
+    free: usize,
 }
 
 impl Chain<'_> {
     fn extend(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.room == 0 {
+            if self.free == 0 {
                 self.pages.next_page(self.memory)[..4].fill(0);
-                self.room = PAGE_SIZE - 4;
+                self.free = PAGE_SIZE - 4;
             }
-            let (here, rest) = bytes.split_at(bytes.len().min(self.room));
+            let (here, rest) = bytes.split_at(bytes.len().min(self.free));
             let free = self.free_bytes();
             free[..here.len()].copy_from_slice(here);
-            self.room -= here.len();
+            self.free -= here.len();
             bytes = rest;
         }
     }
@@ -161,7 +161,7 @@ impl Chain<'_> {
     /// Returns the free bytes of the last page.
     fn free_bytes(&mut self) -> &mut [u8] {
         let page = self.pages.last_page();
-        let from = page.len() - self.room;
+        let from = page.len() - self.free;
         &mut page[from..]
     }
 

@@ -114,7 +114,7 @@ impl Sealer {
             levels.push(Level::default());
         }
         let level = &mut levels[depth];
-        if level.filling.has_room() {
+        if level.filling.has_space() {
             level.filling.push(child);
             return Ok(());
         }
@@ -250,7 +250,7 @@ impl Node {
     }
 
     /// Returns whether another child fits: the present last child then needs a cell.
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         let last = self.children.last().map_or(0, |child| Node::cell_bytes(*child));
         INTERIOR_HEAD + self.bytes + last <= PAGE_SIZE
     }

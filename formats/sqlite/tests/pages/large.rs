@@ -96,7 +96,7 @@ fn the_lock_page_stays_unused_in_a_tree_of_three_levels() {
 #[test]
 fn every_number_of_children_makes_a_tree() {
     let folder = tempfile::tempdir().unwrap();
-    // A page has room for 340 children with keys of 2 bytes and one child without a cell. The trees have 1 to 3
+    // A page can hold 340 children with keys of 2 bytes and one child without a cell. The trees have 1 to 3
     // such pages.
     for leaves in [0, 1, 2, 300, 339, 340, 341, 342, 343, 680, 681, 682, 683, 1023] {
         let path = folder.path().join(format!("{leaves}.db"));

@@ -37,8 +37,8 @@ pub struct ClockFile {
     reference: String,
     /// Entries by node and time.
     entries: Vec<Entry>,
-    /// Warnings about doubtful lines.
-    doubts: Vec<String>,
+    /// Warnings about lines with unusual rates.
+    unusual_rates: Vec<String>,
 }
 
 /// One measurement: a line of the file.
@@ -87,12 +87,12 @@ const USUAL_PPM: f64 = 500.0;
 /// Largest accepted difference between the rates of two clocks, ppm.
 const MAX_PPM: f64 = 100_000.0;
 
-/// Checks the measurements of one clock, in order of time. Returns doubtful ones as warnings.
+/// Checks the measurements of one clock, in order of time. Returns a warning for each unusual rate.
 ///
 /// # Errors
 /// The line and the reason, if the measurements contradict each other.
 fn check(lines: &[&Entry]) -> Result<Vec<String>, (usize, String)> {
-    let mut doubts = Vec::new();
+    let mut unusual_rates = Vec::new();
     for (a, b) in lines.iter().zip(lines.iter().skip(1)) {
         let first = a.line.min(b.line);
         let wrong = |what: String| Err((a.line.max(b.line), what));
@@ -113,14 +113,14 @@ fn check(lines: &[&Entry]) -> Result<Vec<String>, (usize, String)> {
             return wrong(format!("with line {first} the clock would be off by {ppm:.0} ppm, and none is"));
         }
         if ppm.abs() > USUAL_PPM {
-            doubts.push(doubt(b.line, &format!("{ppm:.0} ppm since line {first}")));
+            unusual_rates.push(unusual_rate(b.line, &format!("{ppm:.0} ppm since line {first}")));
         }
     }
-    Ok(doubts)
+    Ok(unusual_rates)
 }
 
 /// Describes a rate that is unusual for a clock.
-fn doubt(line: usize, rate: &str) -> String {
+fn unusual_rate(line: usize, rate: &str) -> String {
     format!(
         "clock file, line {line}: {rate} is used as it is, but clocks differ by less than {USUAL_PPM} ppm: \
          is all in ns of CLOCK_BOOTTIME?"

@@ -1,6 +1,6 @@
 //! Parses the text into lines. A line consists of words; quoted words may contain spaces.
 
-use super::{ClockFile, Drift, Entry, MAX_PPM, USUAL_PPM, check, doubt};
+use super::{ClockFile, Drift, Entry, MAX_PPM, USUAL_PPM, check, unusual_rate};
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub enum ClockFileError {
     )]
     Line(String, usize, String),
     /// No line names the reference.
-    #[error("clock file {0}: no line says whose clock the offsets are against: add `reference NODE`")]
+    #[error("clock file {0}: no line says whose clock the offsets are against; add `reference NODE`")]
     NoReference(String),
 }
 
@@ -61,7 +61,7 @@ impl ClockFile {
             }
             let entry = Entry::parse(number, &first.text, rest).map_err(|what| wrong(number, what))?;
             if let Some(drift) = entry.drift.filter(|drift| drift.ppm.abs() > USUAL_PPM) {
-                file.doubts.push(doubt(number, &format!("drift_ppm={}", drift.ppm)));
+                file.unusual_rates.push(unusual_rate(number, &format!("drift_ppm={}", drift.ppm)));
             }
             file.entries.push(entry);
         }
@@ -69,8 +69,8 @@ impl ClockFile {
         file.entries.sort_by(|a, b| (&a.node, a.at, a.line).cmp(&(&b.node, b.at, b.line)));
         for lines in file.entries.chunk_by(|a, b| a.node == b.node) {
             let lines: Vec<&Entry> = lines.iter().collect();
-            let doubts = check(&lines).map_err(|(line, what)| wrong(line, what))?;
-            file.doubts.extend(doubts);
+            let unusual_rates = check(&lines).map_err(|(line, what)| wrong(line, what))?;
+            file.unusual_rates.extend(unusual_rates);
         }
         Ok(file)
     }
@@ -241,11 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_clocks_do_not_have_are_doubted() {
+    fn rates_that_clocks_do_not_have_are_warned_of() {
         let text = "reference r\na offset=0 at=0 drift_ppm=-501\nb offset=0 at=0\nb offset=501 at=1000000\nc offset=0 at=0 drift_ppm=500";
         let file = ClockFile::parse(text, "f").unwrap();
-        assert_eq!(file.doubts.len(), 2, "{:?}", file.doubts);
-        assert!(file.doubts[0].contains("line 2: drift_ppm=-501") && file.doubts[1].contains("line 4: "));
+        assert_eq!(file.unusual_rates.len(), 2, "{:?}", file.unusual_rates);
+        assert!(
+            file.unusual_rates[0].contains("line 2: drift_ppm=-501")
+                && file.unusual_rates[1].contains("line 4: ")
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct NamedDomain {
 pub struct ResolvedEntries {
     /// Fit of each domain to the merge's reference, where the file determines it.
     pub fits: Vec<Option<DomainFit>>,
-    /// Notes on lines that were not used or are doubtful.
+    /// Notes on lines that were not used or have unusual rates.
     pub notes: Vec<String>,
 }
 
@@ -39,7 +39,8 @@ impl ClockFile {
     /// Computes how the times of the job's `domains` map to those of `reference`, for domains whose clocks the
     /// file relates to it.
     pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
-        let mut resolved = ResolvedEntries { fits: vec![None; domains.len()], notes: self.doubts.clone() };
+        let mut resolved =
+            ResolvedEntries { fits: vec![None; domains.len()], notes: self.unusual_rates.clone() };
         let by_name = by_name(domains);
         let against = match match_name(&by_name, domains, &self.reference) {
             NameMatch::None => None,

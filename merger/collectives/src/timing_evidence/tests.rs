@@ -189,7 +189,7 @@ fn judged(job: Job, jobs: u64, change: impl Fn(&mut Plan, &mut Chance)) -> (u64,
         change(&mut plan, &mut chance);
         let found = evidence(&plan.rounds(&mut chance), plan.nodes);
         let known: usize = found.parts.iter().map(Vec::len).sum();
-        assert!(known + found.doubts.len() + 1 >= plan.nodes, "everyone is told: {plan:?} {found:?}");
+        assert!(known + found.rejected.len() + 1 >= plan.nodes, "everyone is told: {plan:?} {found:?}");
         if found.parts.iter().any(|part| !plan.is_right(part)) {
             wrong += 1;
             println!("wrong: {plan:?} {found:?}");
@@ -254,5 +254,5 @@ fn times_that_make_no_sense_are_no_evidence() {
         let same = vec![rounds[0].clone(); 100];
         assert_eq!(evidence(&same, domains).parts, Vec::<Vec<usize>>::new());
     }
-    assert_eq!(evidence(&[], 3).doubts.len(), 2);
+    assert_eq!(evidence(&[], 3).rejected.len(), 2);
 }

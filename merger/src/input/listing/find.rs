@@ -18,11 +18,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Extension of a shard's file name.
-pub(crate) const SHARD_ENDING: &str = "rpdshard";
-/// Lowercase name endings of files that are examined: databases, JSON of rocprofv3 and of the PyTorch profiler,
-/// Perfetto traces, tables of omnistat. Other programs use these endings, too, so only the content decides.
-const ENDINGS: [&str; 8] = [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
-const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
+pub(crate) const SHARD_EXTENSION: &str = "rpdshard";
+/// Lowercase name suffixes of files that are examined: databases, JSON of rocprofv3 and of the PyTorch profiler,
+/// Perfetto traces, tables of omnistat. Other programs use these suffixes, too, so only the content decides.
+const READ_SUFFIXES: [&str; 8] =
+    [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
+const TRACE_SUFFIXES: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
 /// Default name of the output.
 pub(crate) const DEFAULT_OUTPUT: &str = "trace.db";
 /// Default name of the output with `--format rpd`. rocmProfileData uses the same name for its traces.
@@ -162,7 +163,7 @@ pub(crate) fn is_text(path: &Path) -> bool {
 }
 
 fn not_text(path: &Path) -> String {
-    format!("{}: its name is no UTF-8: rename it, and merge again", path_text(path))
+    format!("{}: its name is no UTF-8; rename it, and merge again", path_text(path))
 }
 
 /// Files of collectors and profilers in a folder.
@@ -249,7 +250,8 @@ impl Profiles {
         }
         let folders: Vec<PathBuf> = (self.files.iter())
             .filter(|path| {
-                path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("db")) && !is_merge(path)
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("db"))
+                    && !is_merge(path)
             })
             .filter_map(|path| path.parent().map(Path::to_path_buf))
             .collect();
@@ -277,7 +279,7 @@ impl Profiles {
 /// Returns whether files with this name are examined. Letter case does not matter.
 pub(super) fn is_looked_into(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ENDINGS.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+    READ_SUFFIXES.iter().any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 
 /// Returns whether a file is a profile that can be merged. Its content decides, because other programs use the same
@@ -305,7 +307,7 @@ pub(super) fn is_output(path: &Path) -> bool {
 /// Returns whether a file has the name of a Perfetto trace. The content of listed files was checked already.
 fn is_called_trace(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    TRACE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Returns whether a file has the default name of a merge output.
@@ -373,7 +375,7 @@ fn is_of_ranks(path: &Path) -> bool {
 }
 
 pub(crate) fn is_shard(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == SHARD_ENDING)
+    path.extension().is_some_and(|e| e == SHARD_EXTENSION)
 }
 
 /// Returns whether a folder contains the log of a collector.
@@ -396,7 +398,7 @@ fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     match runs.as_slice() {
         [run] => Ok(Some(run.clone())),
         [] if has_log(folder) => {
-            Err(Failure::input(format!("no *.{SHARD_ENDING} in {dir}: rank-*.log in it says why")))
+            Err(Failure::input(format!("no *.{SHARD_EXTENSION} in {dir}: rank-*.log in it says why")))
         }
         [] => Ok(None),
         runs => {
@@ -409,7 +411,7 @@ fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
 fn nothing_in(folder: &Path) -> Failure {
     let dir = folder.display();
     Failure::input(format!(
-        "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace, *.pftrace.gz or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+        "no *.{SHARD_EXTENSION} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace, *.pftrace.gz or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
     ))
 }
 

@@ -10,7 +10,7 @@ mod wait;
 
 pub(crate) use counter_pass::pass_of;
 pub(crate) use find::{
-    DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING, exists, find, has_log, hold,
+    DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_EXTENSION, exists, find, has_log, hold,
     is_shard, is_text, shards_in,
 };
 pub(crate) use original_names::OriginalNames;

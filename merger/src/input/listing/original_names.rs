@@ -1,6 +1,6 @@
 //! Original names of the files that were translated.
 
-use crate::input::listing::translate::TRANSLATED_ENDING;
+use crate::input::listing::translate::TRANSLATED_SUFFIX;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl OriginalNames {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find(&self.folder).filter(|_| !self.folder.is_empty()) {
-            let end = rest[start..].find(TRANSLATED_ENDING).map(|at| start + at + TRANSLATED_ENDING.len());
+            let end = rest[start..].find(TRANSLATED_SUFFIX).map(|at| start + at + TRANSLATED_SUFFIX.len());
             let known = end.and_then(|end| Some((end, self.names.get(&rest[start..end])?)));
             let next = match known {
                 Some((end, own)) => {

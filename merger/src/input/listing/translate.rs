@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Source of the run id of a translated file, which has none.
 pub(crate) const TRANSLATED: &str = "translated";
-/// File name ending of translated files, after their number.
-pub(super) const TRANSLATED_ENDING: &str = ".rpdshard";
+/// File name suffix of translated files, after their number.
+pub(super) const TRANSLATED_SUFFIX: &str = ".rpdshard";
 
 /// Folder of translated files. It is beside the output, so that all ranks can read it, and is removed when the merge
 /// ends.
@@ -40,7 +40,7 @@ impl TranslatedFolder {
             if fs::symlink_metadata(&path).is_ok() {
                 if !is_left(&path) {
                     return Err(Failure::output(format!(
-                        "{} was not left by a merge: move it away, or use -o",
+                        "{} was not left by a merge; move it away, or use -o",
                         path.display()
                     )));
                 }
@@ -56,7 +56,7 @@ impl TranslatedFolder {
 /// Returns whether this is a folder that contains nothing but translated files.
 fn is_left(path: &Path) -> bool {
     let is_number = |name: &OsStr| {
-        let number = name.to_str().and_then(|name| name.strip_suffix(TRANSLATED_ENDING));
+        let number = name.to_str().and_then(|name| name.strip_suffix(TRANSLATED_SUFFIX));
         number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
@@ -108,7 +108,7 @@ pub(crate) fn translate(
     let own: Vec<_> = foreign.into_iter().skip(rank).step_by(ranks).collect();
     own.par_iter()
         .map(|(position, listed)| {
-            let to = folder.path.join(format!("{position}{TRANSLATED_ENDING}"));
+            let to = folder.path.join(format!("{position}{TRANSLATED_SUFFIX}"));
             let mut translation_notes = TranslationNotes::default();
             let shard = translate_file(listed, &to, &mut translation_notes).map(|()| to);
             TranslatedFile { position: *position, shard, translation_notes }

@@ -22,10 +22,10 @@ use walk::{FolderWalk, MAX_ENTRIES, MAX_SNIFFED};
 
 /// Maximum number of files that are named; further ones are counted.
 const MAX_NAMED: usize = 10_000;
-/// Maximum number of different name endings of unrelated files that are counted separately.
-const MAX_ENDINGS: usize = 1_000;
-/// Maximum length of a name ending, bytes.
-const MAX_ENDING_BYTES: usize = 12;
+/// Maximum number of different name extensions of unrelated files that are counted separately.
+const MAX_EXTENSIONS: usize = 1_000;
+/// Maximum length of a name extension, bytes.
+const MAX_EXTENSION_BYTES: usize = 12;
 const OUTPUT_FOLDER: &str = "is where the output of this merge goes";
 
 /// Why a file is not merged.
@@ -65,8 +65,8 @@ pub struct UnusedFiles {
     pub files: Vec<UnusedFile>,
     /// Number of files of each kind, including those that are not named.
     counts: BTreeMap<UnusedKind, u64>,
-    /// Number of unrelated files, by the ending of their names.
-    pub endings: BTreeMap<String, u64>,
+    /// Number of unrelated files, by the extension of their names.
+    pub extensions: BTreeMap<String, u64>,
     /// Number of files that have names of profiler files but were not read; they count as unrelated.
     not_read: u64,
     /// Inputs that are folders.
@@ -97,7 +97,7 @@ impl UnusedFiles {
         let not_read = (self.not_read > 0).then(|| {
             format!(
                 "{} in folders that are not looked into may be profiles by their names, and were not read, since the first \
-                 {MAX_SNIFFED} were: name the folders that hold profiles",
+                 {MAX_SNIFFED} were; name the folders that hold profiles",
                 counted(self.not_read, "file")
             )
         });
@@ -108,7 +108,7 @@ impl UnusedFiles {
     pub(crate) fn add(&mut self, kind: UnusedKind, path: &Path, reason: &str) {
         *self.counts.entry(kind).or_insert(0) += 1;
         if kind == UnusedKind::Unrelated {
-            self.count_ending(path);
+            self.count_extension(path);
         }
         if self.files.len() < MAX_NAMED {
             let path = path_text(path);
@@ -137,15 +137,16 @@ impl UnusedFiles {
         });
     }
 
-    fn count_ending(&mut self, path: &Path) {
-        let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned());
-        let ending =
-            ending.filter(|ending| ending.len() <= MAX_ENDING_BYTES).map(|ending| format!("*.{ending}"));
-        let mut ending = ending.unwrap_or_else(|| "others".to_owned());
-        if self.endings.len() >= MAX_ENDINGS && !self.endings.contains_key(&ending) {
-            ending = "others".to_owned();
+    fn count_extension(&mut self, path: &Path) {
+        let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
+        let extension = extension
+            .filter(|extension| extension.len() <= MAX_EXTENSION_BYTES)
+            .map(|extension| format!("*.{extension}"));
+        let mut extension = extension.unwrap_or_else(|| "others".to_owned());
+        if self.extensions.len() >= MAX_EXTENSIONS && !self.extensions.contains_key(&extension) {
+            extension = "others".to_owned();
         }
-        *self.endings.entry(ending).or_insert(0) += 1;
+        *self.extensions.entry(extension).or_insert(0) += 1;
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct InputCandidate {
     /// Guid of each table set of a database.
     pub(super) guids: Vec<String>,
     /// Positions of the table sets that are merged.
-    pub(super) spaces: Vec<usize>,
+    pub(super) table_sets: Vec<usize>,
     /// Guid of each process, as a merge stores it.
     pub(super) members: Vec<String>,
     /// Version and tables of each table set, if they differ from those of shards.
@@ -120,7 +120,7 @@ impl InputCandidate {
             selection: shard.selection.clone(),
             size: all().filter_map(|p| p.size).chain(shard.identity.size).max().map(|s| s.min(MAX_JOB_SIZE)),
             guids: Vec::new(),
-            spaces: Vec::new(),
+            table_sets: Vec::new(),
             members: all().chain(&command).map(|p| member(shard_source_id(&shard, p))).collect(),
             command,
             schemas: carried.into_iter().collect(),
@@ -173,7 +173,7 @@ impl InputCandidate {
             selection: None,
             size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_JOB_SIZE)),
             guids: spaces.iter().map(|space| space.guid.clone()).collect(),
-            spaces: (0..spaces.len()).collect(),
+            table_sets: (0..spaces.len()).collect(),
             members: members(&database),
             schemas: spaces.iter().filter(is_unusual).map(|s| (s.version, s.schema.clone())).collect(),
             is_merged: !merged.is_empty(),

@@ -143,7 +143,7 @@ pub(super) fn keep_each_guid_once(
     // Position of the candidate, and of the table set in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, candidate) in candidates.iter().enumerate() {
-        for space in &candidate.spaces {
+        for space in &candidate.table_sets {
             holders.entry(candidate.guids[*space].clone()).or_default().push((i, *space));
         }
     }
@@ -175,7 +175,7 @@ pub(super) fn keep_each_guid_once(
                 if differs {
                     duplicates.lost.extend(contents[*k].lost());
                 }
-                candidates[i].spaces.retain(|own| *own != space);
+                candidates[i].table_sets.retain(|own| *own != space);
             }
         }
         if groups.len() > 1 {
@@ -200,7 +200,7 @@ pub(super) fn keep_each_guid_once(
         };
         duplicates.add(&candidate.path, &reason);
     }
-    candidates.retain(|candidate| candidate.guids.is_empty() || !candidate.spaces.is_empty());
+    candidates.retain(|candidate| candidate.guids.is_empty() || !candidate.table_sets.is_empty());
     candidates
 }
 

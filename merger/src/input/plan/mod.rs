@@ -84,7 +84,7 @@ pub struct PlannedInput {
     /// Shard or RocPD database.
     pub format: Format,
     /// Positions of the table sets of a database that are merged.
-    pub spaces: Vec<usize>,
+    pub table_sets: Vec<usize>,
     /// Guid of each of these table sets.
     pub guids: Vec<String>,
     /// Lowest rank in the input.
@@ -289,7 +289,7 @@ fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
     match named.find(|(_, other)| *other != run_id) {
         Some((other, other_run)) => Err(Failure::input(format!(
-            "{} belongs to run {other_run}, {} to run {run_id}: merge one run at a time",
+            "{} belongs to run {other_run}, {} to run {run_id}; merge one run at a time",
             other.path.display(),
             first.path.display(),
         ))),
@@ -310,7 +310,7 @@ fn leave_out_merged(
                 && other != merge.path
             {
                 return Err(Failure::input(format!(
-                    "{} and {} are merges that hold the same process: merge what they were made of instead",
+                    "{} and {} are merges that hold the same process; merge what they were made of instead",
                     other.display(),
                     merge.path.display()
                 )));
@@ -336,10 +336,10 @@ fn leave_out_merged(
 fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
-        guids: candidate.spaces.iter().filter_map(guid).collect(),
+        guids: candidate.table_sets.iter().filter_map(guid).collect(),
         has_no_process: candidate.order.processes.is_empty(),
         shows_command,
-        spaces: candidate.spaces,
+        table_sets: candidate.table_sets,
         rank: candidate.ranks.first().copied(),
         path: candidate.path,
         format: candidate.format,

@@ -1,6 +1,6 @@
 //! Path of the output, and files that it must not overwrite.
 
-use crate::input::listing::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_ENDING};
+use crate::input::listing::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_EXTENSION};
 use crate::options::{MergeArgs, OutputFormat};
 use crate::partial_output::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::partial_output::temporary_names;
@@ -34,7 +34,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
     });
     match input {
         Some(path) if !args.dry_run => Err(Failure::output(format!(
-            "{} is one of the inputs, and a merge to {} writes there: choose another place with -o",
+            "{} is one of the inputs, and a merge to {} writes there; choose another place with -o",
             path.display(),
             output.display(),
         ))),
@@ -46,8 +46,8 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
     require_utf8(output)?;
-    if output.extension().is_some_and(|e| e == SHARD_ENDING) {
-        return refuse("is named like a shard: name a database with -o, for example trace.db");
+    if output.extension().is_some_and(|e| e == SHARD_EXTENSION) {
+        return refuse("is named like a shard; name a database with -o, for example trace.db");
     }
     if fs::symlink_metadata(output).is_err() {
         return Ok(output.to_owned());
@@ -58,34 +58,34 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
         return refuse(&format!("is not written: {refused}"));
     }
     let Ok(target) = fs::canonicalize(output) else {
-        return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
+        return refuse("is a link that leads nowhere; remove it, or choose another place with -o");
     };
     require_utf8(&target)?;
     let is_same = |checked: EntryStat| entry_stat(&target).is_ok_and(|now| now.identity == checked.identity);
     if !checked.is_ok_and(is_same) {
-        return refuse("was exchanged while it was looked at: merge again, or choose another place with -o");
+        return refuse("was exchanged while it was looked at; merge again, or choose another place with -o");
     }
     let Ok(found) = fs::metadata(&target) else {
-        return refuse("cannot be looked at: check its permissions");
+        return refuse("cannot be looked at; check its permissions");
     };
     if found.is_dir() {
         let example = output.join("trace.db");
-        return refuse(&format!("is a folder: name a file with -o, for example {}", example.display()));
+        return refuse(&format!("is a folder; name a file with -o, for example {}", example.display()));
     }
     if !found.is_file() {
-        return refuse("is no regular file: choose another place with -o");
+        return refuse("is no regular file; choose another place with -o");
     }
     if args.dry_run {
         return Ok(target);
     }
     // Whether the output is of the same run is checked after the inputs were examined.
     if !args.force && unfinished_run(&target).is_none() {
-        return refuse("is there already: use --force to overwrite it, or -o for another place");
+        return refuse("is there already; use --force to overwrite it, or -o for another place");
     }
     if found.len() > 0 && !is_made_by_merge(&target) {
         let what = what_else(&target);
         return refuse(&format!(
-            "{what}, and --force overwrites what rpd-merge wrote and nothing else: move it away, or use -o"
+            "{what}, and --force overwrites what rpd-merge wrote and nothing else; move it away, or use -o"
         ));
     }
     Ok(target)

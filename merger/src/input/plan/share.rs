@@ -63,11 +63,11 @@ mod tests {
 
     fn shard(bytes: u64) -> PlannedInput {
         let path = "s".into();
-        let (spaces, guids) = (Vec::new(), Vec::new());
+        let (table_sets, guids) = (Vec::new(), Vec::new());
         PlannedInput {
             path,
             format: Format::Shard,
-            spaces,
+            table_sets,
             guids,
             rank: None,
             bytes,

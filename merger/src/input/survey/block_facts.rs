@@ -19,7 +19,7 @@ const MAX_TRACKS: usize = 65_536;
 pub(super) struct BlockFacts {
     pub(super) block: BlockRef,
     /// Runs of consecutive keys, each as a half-open range: first key, and the key after the last.
-    pub(super) runs: Vec<(i64, i64)>,
+    pub(super) key_ranges: Vec<(i64, i64)>,
     /// Rows that the block expands to, per table.
     pub(super) expanded: Vec<(TableId, u64)>,
     /// Bytes of text that the block has in the output, per table.
@@ -147,7 +147,7 @@ pub(super) fn facts(
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
     let texts = text_bytes(&rows, strings);
-    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, facts))
+    Ok((BlockFacts { block: *block, key_ranges: rows.keys.ranges(rows.len), expanded, texts }, facts))
 }
 
 /// Returns the threads of samples.

@@ -155,7 +155,7 @@ impl ProcessCrash {
             Some(rank) => format!("rank {rank} (pid {}{worker})", self.pid),
             None => format!("pid {}", self.pid),
         };
-        let died = format!("{process} {}", ending(self.exit()));
+        let died = format!("{process} {}", exit_text(self.exit()));
         match self.open {
             0 => died,
             open => format!("{died}; {open} open at its end: {}", self.innermost.join(" > ")),
@@ -170,7 +170,7 @@ pub struct StoppedProcesses(BTreeMap<i32, StoppedGroup>);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StoppedGroup {
     count: u64,
-    /// Number of these processes whose ending is in the line of all commands, too.
+    /// Number of these processes whose exit is in the line of all commands, too.
     commands: u64,
     ranks: BTreeSet<u32>,
 }
@@ -210,7 +210,7 @@ impl StoppedProcesses {
                 let ranks: Vec<u32> = ranks.iter().copied().collect();
                 let ranks =
                     if ranks.is_empty() { String::new() } else { format!("rank {}: ", rank_ranges(&ranks)) };
-                let died = ending(Exit::Signal(*signal));
+                let died = exit_text(Exit::Signal(*signal));
                 let line = format!("{ranks}{} {died}, sent from outside", counted(*count, "process"));
                 (*count, (commands < count).then_some(line))
             })
@@ -229,7 +229,7 @@ fn name_of(text: Option<&[u8]>) -> String {
 }
 
 /// Describes how a process ended.
-pub(crate) fn ending(exit: Exit) -> String {
+pub(crate) fn exit_text(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended with exit code {code}"),
         Exit::Signal(signal) => match signal_name(signal) {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn signals_have_names() {
-        assert_eq!(ending(Exit::Signal(11)), "died by signal 11 (SIGSEGV)");
-        assert_eq!(ending(Exit::Signal(40)), "died by signal 40");
+        assert_eq!(exit_text(Exit::Signal(11)), "died by signal 11 (SIGSEGV)");
+        assert_eq!(exit_text(Exit::Signal(40)), "died by signal 40");
     }
 }

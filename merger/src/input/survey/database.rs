@@ -7,7 +7,7 @@ use crate::input::survey::collectives::of_space;
 use crate::input::survey::database_nodes::main_process;
 use crate::input::survey::database_pieces::ReferenceKeys;
 use crate::input::survey::database_strings::TableSetStrings;
-use crate::input::survey::input_survey::{hashes_of_words, shorten};
+use crate::input::survey::input_survey::{hashes_of_builtins, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
 use crate::input::{
     BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
@@ -41,8 +41,13 @@ pub(super) fn survey_database(
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: InputTables = job.adopt(&found.schema);
-        let reader =
-            TableSetReader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
+        let reader = TableSetReader {
+            database: &database,
+            space: *space,
+            found,
+            tables: &adopted,
+            row_limit: &job.rows,
+        };
         let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
         if let [(_, node)] = &mut source.nodes[..]
             && host_clocks.find_node(&mut source.process)
@@ -67,7 +72,7 @@ pub(super) struct TableSetReader<'a> {
     pub(super) space: usize,
     pub(super) found: &'a Space,
     pub(super) tables: &'a InputTables,
-    pub(super) room: &'a RowLengthLimit,
+    pub(super) row_limit: &'a RowLengthLimit,
 }
 
 impl TableSetReader<'_> {
@@ -101,7 +106,7 @@ impl TableSetReader<'_> {
         let nodes = self.nodes();
         let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
         let mut pieces = Vec::new();
-        let mut words = BTreeSet::new();
+        let mut builtins = BTreeSet::new();
         let mut missing = BTreeSet::new();
         let mut stacks = None;
         for (place, table) in self.found.tables.iter().enumerate() {
@@ -112,7 +117,7 @@ impl TableSetReader<'_> {
             let mut space = KeySpace::default();
             let known = ReferenceKeys { strings: &strings, nodes: &nodes, spaces: &spaces };
             for (piece, facts) in self.table_pieces(place, adopted, &known, survey) {
-                let first = facts.runs.first().map_or(0, |run| run.0);
+                let first = facts.key_ranges.first().map_or(0, |range| range.0);
                 if space.stored.last().is_some_and(|last| first < last.next) {
                     let path = self.database.path().display();
                     survey
@@ -121,12 +126,12 @@ impl TableSetReader<'_> {
                     survey.lose(Some(adopted.id), LossCause::DamagedBlock, Some(facts.rows));
                     continue;
                 }
-                facts.runs.iter().for_each(|(first, next)| space.add_keys(*first, *next));
+                facts.key_ranges.iter().for_each(|(first, next)| space.add_keys(*first, *next));
                 *survey.rows_read.entry(adopted.id).or_default() += facts.rows;
                 missing.extend(facts.missing);
                 stacks = join(stacks, facts.stacks);
                 if facts.lost_strings {
-                    words.insert(BuiltinString::Lost);
+                    builtins.insert(BuiltinString::Lost);
                 }
                 pieces.push(SourcePiece::Rows { space: self.space, table: place, piece });
             }
@@ -137,9 +142,9 @@ impl TableSetReader<'_> {
         }
         reserve_placeholders(&mut spaces, missing, job);
         if spaces.values().any(|space| space.placeholder.is_some()) {
-            words.insert(BuiltinString::Lost);
+            builtins.insert(BuiltinString::Lost);
         }
-        hashes.extend(hashes_of_words(&words));
+        hashes.extend(hashes_of_builtins(&builtins));
         survey.hashes.push(hashes);
         let stacks = StackSpace::of(stacks, &job.stacks, self.rows_with_stacks(&pieces));
         pieces.push(SourcePiece::Tail);

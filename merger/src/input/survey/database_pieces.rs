@@ -19,7 +19,7 @@ const PIECES_AT_ONCE: usize = 64;
 #[derive(Default)]
 pub(super) struct PieceFacts {
     /// Runs of consecutive keys.
-    pub(super) runs: Vec<(i64, i64)>,
+    pub(super) key_ranges: Vec<(i64, i64)>,
     pub(super) rows: u64,
     /// Tables that lack a row to which a mandatory reference points.
     pub(super) missing: BTreeSet<TableId>,
@@ -72,7 +72,7 @@ impl TableSetReader<'_> {
         good
     }
 
-    /// Fails if the last row has the largest possible id: half-open key runs need an id after it.
+    /// Fails if the last row has the largest possible id: half-open key ranges need an id after it.
     pub(super) fn ends_before_the_last_id(&self, table: &str, rows: &Rows<Local>) -> Result<(), ReadError> {
         if rows.len == 0 || rows.keys.get(rows.len - 1) != i64::MAX {
             return Ok(());
@@ -90,7 +90,7 @@ impl TableSetReader<'_> {
     ) -> Vec<(Piece, Result<PieceFacts, ReadError>)> {
         // The merge rejects rows that exceed the memory for a row, so such a row is not read here. A row longer than
         // the file is damaged.
-        if piece.bytes <= self.database.bytes() && !self.room.has(piece.bytes) {
+        if piece.bytes <= self.database.bytes() && !self.row_limit.admits(piece.bytes) {
             return Vec::new();
         }
         let result = read(&piece);
@@ -122,8 +122,11 @@ pub(super) struct ReferenceKeys<'a> {
 
 impl ReferenceKeys<'_> {
     fn facts(&self, table: &Table, rows: &Rows<Local>) -> PieceFacts {
-        let mut facts =
-            PieceFacts { runs: rows.keys.runs(rows.len), rows: rows.len as u64, ..PieceFacts::default() };
+        let mut facts = PieceFacts {
+            key_ranges: rows.keys.ranges(rows.len),
+            rows: rows.len as u64,
+            ..PieceFacts::default()
+        };
         for (column, cells) in table.columns.iter().zip(&rows.columns) {
             match column.kind {
                 Kind::Ref(target) if column.sql.not_null => {

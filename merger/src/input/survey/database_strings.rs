@@ -37,7 +37,7 @@ impl TableSetReader<'_> {
                     Err(error) => return survey.lose_to(rocpd::STRING, &error, true),
                 };
                 readable.pieces.push(piece.clone());
-                rows.keys.runs(rows.len).iter().for_each(|(first, next)| space.add_keys(*first, *next));
+                rows.keys.ranges(rows.len).iter().for_each(|(first, next)| space.add_keys(*first, *next));
                 let texts = rows.column("string");
                 hashes
                     .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));

@@ -1,6 +1,6 @@
 //! Result of the survey of one input.
 
-use crate::input::survey::{CommandEndings, ProcessCrash, ProfilerLosses};
+use crate::input::survey::{CommandExits, ProcessCrash, ProfilerLosses};
 use crate::input::{BuiltinString, InputSource, JobSchema, OpenInput, SetStrings};
 use crate::strings::{StringHash, hash};
 use rpd_console::Failure;
@@ -33,7 +33,7 @@ pub(crate) struct InputSurvey {
     /// Processes that died by a signal, and ranks that failed.
     pub deaths: Vec<ProcessCrash>,
     /// How the command of a shard ended.
-    pub commands: CommandEndings,
+    pub commands: CommandExits,
     /// Profilers whose rows are missing.
     pub profiler_losses: ProfilerLosses,
     /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
@@ -66,10 +66,10 @@ impl InputSurvey {
 }
 
 /// Returns the hashes of the builtin strings in use. They follow the strings of their table.
-pub(super) fn hashes_of_words(
-    words: &BTreeSet<BuiltinString>,
+pub(super) fn hashes_of_builtins(
+    builtins: &BTreeSet<BuiltinString>,
 ) -> impl Iterator<Item = (u32, StringHash)> + '_ {
-    words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
+    builtins.iter().map(|builtin| (builtin.index(), hash(builtin.text().as_bytes())))
 }
 
 /// Returns the position and hash of each string of a shard, followed by the builtin strings in use.
@@ -78,7 +78,7 @@ pub(super) fn string_hashes(
     builtin: &BTreeSet<BuiltinString>,
 ) -> Vec<(u32, StringHash)> {
     let own = strings.iter().map(|(id, text)| ((id - 1) as u32, hash(text)));
-    own.chain(hashes_of_words(builtin)).collect()
+    own.chain(hashes_of_builtins(builtin)).collect()
 }
 
 /// Keeps the first warnings of an input and counts the others.

@@ -3,7 +3,7 @@
 
 pub(super) mod block_facts;
 pub(super) mod collectives;
-mod command_endings;
+mod command_exits;
 mod crashed;
 pub(crate) mod database;
 mod database_nodes;
@@ -18,8 +18,8 @@ pub(super) mod row_texts;
 mod shard;
 mod shard_source;
 
-pub(crate) use command_endings::{CommandEnding, CommandEndings, endings_line};
-pub(crate) use crashed::{ProcessCrash, StoppedProcesses, ending};
+pub(crate) use command_exits::{CommandExit, CommandExits, exits_line};
+pub(crate) use crashed::{ProcessCrash, StoppedProcesses, exit_text};
 pub(crate) use input_survey::{InputSurvey, with_lost_rows};
 pub(crate) use profiler_losses::ProfilerLosses;
 
@@ -51,11 +51,11 @@ pub(crate) fn survey(
         let database = Database::open(path).map_err(|error| vanished_input(path, &error))?;
         let guid = |space: &usize| database.spaces().get(*space).map(|space| &space.guid);
         if database.bytes() != planned.bytes
-            || !planned.spaces.iter().map(guid).eq(planned.guids.iter().map(Some))
+            || !planned.table_sets.iter().map(guid).eq(planned.guids.iter().map(Some))
         {
             return Err(another("it is another database than it was"));
         }
-        return Ok(survey_database(database, &planned.spaces, job, host_clocks, sample));
+        return Ok(survey_database(database, &planned.table_sets, job, host_clocks, sample));
     }
     let mut shard = Shard::open(path).map_err(|error| vanished_input(path, &error))?;
     if shard.bytes() < planned.bytes {

@@ -2,7 +2,7 @@
 //! is kept small and counted against `--memory`.
 
 use crate::input::best_clock_sets::{BestClockSets, keep_best};
-use crate::input::source::KeyRun;
+use crate::input::source::KeyRange;
 use crate::input::survey::InputSurvey;
 use crate::input::{InputSource, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
@@ -161,7 +161,7 @@ fn of_source(source: &InputSource) -> usize {
         + of_node(&process.node)
         + of_text(&process.command)
         + environment.sum::<usize>()
-        + source.tracks.len() * (TREE_ENTRY_BYTES + size_of::<KeyRun>())
+        + source.tracks.len() * (TREE_ENTRY_BYTES + size_of::<KeyRange>())
         + stacks
         + bases
 }

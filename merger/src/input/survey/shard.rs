@@ -1,7 +1,7 @@
 //! Survey of a shard.
 
 use super::collectives::complete_collectives;
-use super::command_endings::CommandEndings;
+use super::command_exits::CommandExits;
 use super::crashed::ProcessCrash;
 use super::foreign_blocks::ForeignBlocks;
 use super::input_survey::{InputSurvey, shorten, string_hashes};
@@ -35,7 +35,7 @@ pub(super) fn survey_shard(
     let mut losses: Vec<Loss> = shard.ledger.iter().flat_map(|l| l.losses.clone()).collect();
     let mut readable: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
     readable.insert((0, rocpd::STRING), strings.iter().count() as u64);
-    let mut words = BTreeSet::new();
+    let mut builtins = BTreeSet::new();
     let mut sources = Vec::new();
     let mut deaths = Vec::new();
     let mut foreign = ForeignBlocks::default();
@@ -46,7 +46,7 @@ pub(super) fn survey_shard(
         for fact in &facts {
             let BlockKind::Rows(table) = fact.block.header.kind else { continue };
             *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
-            words.extend(BuiltinString::of_table(table));
+            builtins.extend(BuiltinString::of_table(table));
             for (table, bytes) in &fact.texts {
                 let known = texts.entry(*table).or_default();
                 *known = known.saturating_add(*bytes);
@@ -61,7 +61,7 @@ pub(super) fn survey_shard(
             source.nodes = vec![(1, source.process.node.clone())];
         }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
-            words.insert(BuiltinString::Lost);
+            builtins.insert(BuiltinString::Lost);
         }
         if shard.processes.contains_key(&number) {
             foreign.check_pid(&shard, number, &mut source.process, !native.is_empty());
@@ -103,8 +103,8 @@ pub(super) fn survey_shard(
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
     InputSurvey {
-        hashes: vec![string_hashes(&strings, &words)],
-        commands: CommandEndings::of(shard.command.as_deref()),
+        hashes: vec![string_hashes(&strings, &builtins)],
+        commands: CommandExits::of(shard.command.as_deref()),
         profiler_losses: ProfilerLosses::of(&shard.profiler_losses),
         input: OpenInput::Shard(shard),
         sources,

@@ -87,7 +87,7 @@ pub(super) fn decode_blocks(
             // shard.
             let header = &fact.block.header;
             let (next, next_key) = next.entry(header.kind).or_insert((1, i64::MIN));
-            let first = fact.runs.first().map_or(header.first_key, |run| run.0);
+            let first = fact.key_ranges.first().map_or(header.first_key, |range| range.0);
             if header.first_key < *next || first < *next_key {
                 warnings.push(format!(
                     "{}: block at offset {} repeats keys from {first} on: left out",
@@ -97,7 +97,7 @@ pub(super) fn decode_blocks(
                 continue;
             }
             *next = header.next_key();
-            *next_key = fact.runs.last().map_or(*next_key, |run| run.1);
+            *next_key = fact.key_ranges.last().map_or(*next_key, |range| range.1);
             gathered.add(source_facts, sample);
             good.push(fact);
         }
@@ -122,7 +122,7 @@ pub(super) fn assign_keys(
         let BlockKind::Rows(table) = header.kind else { continue };
         let Some(table) = tables.get(&table) else { continue };
         let space = spaces.entry(table.id).or_default();
-        fact.runs.iter().for_each(|(first, next)| space.add_keys(*first, *next));
+        fact.key_ranges.iter().for_each(|(first, next)| space.add_keys(*first, *next));
     }
     for space in spaces.values_mut() {
         space.expanded = (space.next, space.next);

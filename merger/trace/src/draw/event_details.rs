@@ -408,7 +408,7 @@ impl EventDetails {
             return Ok(false);
         }
         let few = format_args!(
-            "{} events have {} MiB of args: leave them out with --no-annotations",
+            "{} events have {} MiB of args; leave them out with --no-annotations",
             self.len(),
             bytes >> 20
         );

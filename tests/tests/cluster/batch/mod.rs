@@ -175,7 +175,7 @@ impl Site {
     fn printed(&self) -> String {
         let mut files: Vec<PathBuf> =
             fs::read_dir(self.work()).unwrap().flatten().map(|entry| entry.path()).collect();
-        files.retain(|path| path.extension().is_some_and(|ending| ending == "out"));
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "out"));
         files.sort();
         let text = |path: &PathBuf| {
             format!("--- {}\n{}", path.display(), fs::read_to_string(path).unwrap_or_default())

@@ -81,7 +81,7 @@ pub(super) fn is_run_file(name: &str, path: &Path) -> bool {
     let of_rank = name.strip_prefix("rank-").and_then(|rest| rest.split_once('.'));
     let is_of_rank =
         of_rank.is_some_and(|(rank, _)| rank.len() >= 5 && rank.bytes().all(|b| b.is_ascii_digit()));
-    let beside = OUTPUT_SUFFIXES.iter().find_map(|ending| name.strip_suffix(ending));
+    let beside = OUTPUT_SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
     let is_beside = beside.is_some_and(|output| output == "trace" || !is_other(output));
     let folder = path.parent().and_then(Path::file_name);
     let is_of_agent = folder.is_some_and(|folder| folder == RENDEZVOUS_FOLDER) && is_agent_file(name);

@@ -19,8 +19,8 @@ const MAX_REFUSED: usize = 10_000;
 pub(super) const MAX_ENTRIES: usize = 200_000;
 /// Maximum number of files in folders outside of the search whose content is examined.
 pub(super) const MAX_SNIFFED: usize = 10_000;
-/// Lowercase endings that hardly any other program uses.
-const PROFILE_ENDINGS: [&str; 3] = [".db", ".rpd", ".rpdshard"];
+/// Lowercase suffixes that hardly any other program uses.
+const PROFILE_SUFFIXES: [&str; 3] = [".db", ".rpd", ".rpdshard"];
 
 const NOT_TEXT: &str = "has a name that is not UTF-8; rename it, and merge again";
 const NOT_READ: &str = "lies in a folder that is not looked into, and was not read";
@@ -194,7 +194,7 @@ impl FolderWalk {
             return (UnusedKind::Unrelated, NOT_READ_OTHER);
         }
         self.unused.not_read += 1;
-        let is_profile = PROFILE_ENDINGS.iter().any(|ending| name.ends_with(ending));
+        let is_profile = PROFILE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
         (if is_profile { UnusedKind::Refused } else { UnusedKind::Unrelated }, NOT_READ)
     }
 
@@ -231,6 +231,6 @@ fn not_searched_text(files: usize, by_names: bool, why: &str) -> String {
     };
     let by_names = if by_names { " by their names" } else { "" };
     format!(
-        "holds {files} {look}{by_names} and is not looked into, since {why}: name it to have {them} merged"
+        "holds {files} {look}{by_names} and is not looked into, since {why}; name it to have {them} merged"
     )
 }

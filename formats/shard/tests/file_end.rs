@@ -64,20 +64,20 @@ fn lost(shard: &Shard, table: rpd_shard::model::TableId) -> u64 {
 }
 
 #[test]
-fn an_end_with_less_room_gives_up_more_blocks_and_counts_them() {
+fn an_end_in_a_smaller_file_gives_up_more_blocks_and_counts_them() {
     let mut shard = writer();
     let file = blocks(&mut shard, 100);
     let mut before = 999;
-    for room in (2000..file.len() as u64).rev().step_by(3000) {
-        let end = shard.end(room).unwrap().unwrap();
-        assert!(end.0 + end.1.len() as u64 <= room);
+    for max_bytes in (2000..file.len() as u64).rev().step_by(3000) {
+        let end = shard.end(max_bytes).unwrap().unwrap();
+        assert!(end.0 + end.1.len() as u64 <= max_bytes);
         let read = ended(&file, &end);
         assert_eq!(ranges(&read) + lost(&read, native::RANGE), 1000);
         assert_eq!(read.strings().0.iter().count() as u64 + lost(&read, rocpd::STRING), 100);
-        assert!(ranges(&read) <= before, "{room}");
+        assert!(ranges(&read) <= before, "{max_bytes}");
         before = ranges(&read);
     }
-    assert!(before < 100, "{before} of 1000 ranges in a tenth of the room");
+    assert!(before < 100, "{before} of 1000 ranges in a tenth of the size");
     assert!(shard.end(300).unwrap().is_none(), "no ledger is that short");
 }
 

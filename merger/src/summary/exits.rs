@@ -1,15 +1,15 @@
-//! Summary lines about the endings of commands and processes.
+//! Summary lines about exits of commands and processes.
 
 use super::MergeReport;
-use crate::input::survey::{ProcessCrash, endings_line};
+use crate::input::survey::{ProcessCrash, exits_line};
 
 impl MergeReport {
     /// Returns the line about all commands; `None` if all succeeded, or if the crash line of the only command says
     /// more.
-    pub(super) fn endings_line(&self) -> Option<String> {
+    pub(super) fn exits_line(&self) -> Option<String> {
         match (self.commands_ended.as_slice(), self.crashes.as_slice()) {
             ([only], [death]) if only.is_of(death) => None,
-            (endings, _) => endings_line(endings),
+            (exits, _) => exits_line(exits),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Endings of a run's commands, grouped. Each collector records the end of its command, traced or not.
+//! Exit codes and signals of a run's commands, grouped. Each collector records the exit of its command, traced or not.
 
 use crate::input::survey::ProcessCrash;
 use rpd_console::wording::{counted, noun, rank_ranges};
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use signal_hook::low_level::signal_name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of endings that the summary prints; it counts the others.
+/// Maximum number of kinds of exits that the summary prints; it counts the others.
 const MAX_PRINTED: usize = 10;
 
-/// Commands by the way they ended: their number and their ranks.
+/// Commands by exit code or signal: their number and their ranks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct CommandEndings(BTreeMap<Exit, EndedCommands>);
+pub struct CommandExits(BTreeMap<Exit, EndedCommands>);
 
-/// Commands that ended in one way.
+/// Commands with the same exit code or signal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct EndedCommands {
     count: u64,
     /// Ranks of those commands that have one.
     ranks: BTreeSet<u32>,
-    /// Process id, if only one command ended in this way.
+    /// Process id, if it was only one command.
     pid: Option<i32>,
 }
 
-/// One way in which commands ended. If there is neither code nor signal, the ending is unknown.
+/// Commands with the same exit code or signal. If there is neither, the exit is unknown.
 #[derive(Clone, Debug, Serialize)]
-pub struct CommandEnding {
+pub struct CommandExit {
     /// Exit code.
     pub code: Option<i32>,
     /// Signal number.
@@ -42,18 +42,18 @@ pub struct CommandEnding {
     pub pid: Option<i32>,
 }
 
-impl CommandEndings {
-    /// Returns the ending of one command; empty if its collector was killed first.
-    pub(super) fn of(command: Option<&Process>) -> CommandEndings {
+impl CommandExits {
+    /// Returns the exit of one command; empty if its collector was killed first.
+    pub(super) fn of(command: Option<&Process>) -> CommandExits {
         let ended = command.and_then(|command| {
             let ranks = BTreeSet::from_iter(command.rank);
             Some((command.exit?, EndedCommands { count: 1, ranks, pid: Some(command.pid) }))
         });
-        CommandEndings(ended.into_iter().collect())
+        CommandExits(ended.into_iter().collect())
     }
 
-    /// Adds the endings of another input or merge rank.
-    pub fn join(&mut self, other: CommandEndings) {
+    /// Adds the exits of another input or merge rank.
+    pub fn join(&mut self, other: CommandExits) {
         for (exit, ended) in other.0 {
             let own = self.0.entry(exit).or_default();
             own.pid = ended.pid.filter(|_| own.count == 0);
@@ -62,13 +62,13 @@ impl CommandEndings {
         }
     }
 
-    /// Returns whether the command endings of a shard include the ending of this process of the same shard.
+    /// Returns whether the command exits of a shard include the exit of this process of the same shard.
     pub fn include(&self, death: &ProcessCrash) -> bool {
         self.0.get(&death.exit()).is_some_and(|ended| ended.pid == Some(death.pid))
     }
 
-    /// Returns each way in which commands ended.
-    pub fn list(self) -> Vec<CommandEnding> {
+    /// Returns the commands of each exit code and signal.
+    pub fn list(self) -> Vec<CommandExit> {
         let listed = |(exit, ended): (Exit, EndedCommands)| {
             let EndedCommands { count: commands, ranks, pid } = ended;
             let (code, signal) = match exit {
@@ -77,14 +77,14 @@ impl CommandEndings {
                 Exit::Unknown => (None, None),
             };
             let signal_name = signal.and_then(signal_name);
-            CommandEnding { code, signal, signal_name, commands, ranks: ranks.into_iter().collect(), pid }
+            CommandExit { code, signal, signal_name, commands, ranks: ranks.into_iter().collect(), pid }
         };
         self.0.into_iter().map(listed).collect()
     }
 }
 
-impl CommandEnding {
-    /// Returns whether this is the ending of a single command, and `death` describes the same process.
+impl CommandExit {
+    /// Returns whether this is the exit of a single command, and `death` describes the same process.
     pub fn is_of(&self, death: &ProcessCrash) -> bool {
         self.pid == Some(death.pid) && (self.code, self.signal) == (death.code, death.signal)
     }
@@ -107,16 +107,16 @@ impl CommandEnding {
     }
 }
 
-/// Returns all endings in one line, lowest ranks first; `None` if every command ended with exit code 0.
-pub(crate) fn endings_line(endings: &[CommandEnding]) -> Option<String> {
-    if endings.iter().all(|ending| ending.code == Some(0)) {
+/// Returns all exits in one line, lowest ranks first; `None` if every command ended with exit code 0.
+pub(crate) fn exits_line(exits: &[CommandExit]) -> Option<String> {
+    if exits.iter().all(|exit| exit.code == Some(0)) {
         return None;
     }
-    let mut endings: Vec<&CommandEnding> = endings.iter().collect();
-    endings.sort_by_key(|ending| ending.ranks.first().copied().unwrap_or(u32::MAX));
+    let mut exits: Vec<&CommandExit> = exits.iter().collect();
+    exits.sort_by_key(|exit| exit.ranks.first().copied().unwrap_or(u32::MAX));
     let mut texts: Vec<String> =
-        endings.iter().take(MAX_PRINTED).map(|ending| ending.text(endings.len() == 1)).collect();
-    if let Some(more @ 1..) = endings.len().checked_sub(MAX_PRINTED) {
+        exits.iter().take(MAX_PRINTED).map(|exit| exit.text(exits.len() == 1)).collect();
+    if let Some(more @ 1..) = exits.len().checked_sub(MAX_PRINTED) {
         texts.push(format!("{more} more ways; --json lists all"));
     }
     Some(texts.join("; "))
@@ -126,17 +126,17 @@ pub(crate) fn endings_line(endings: &[CommandEnding]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn endings(of: &[(Option<u32>, Exit)]) -> Vec<CommandEnding> {
-        let mut all = CommandEndings::default();
+    fn exits(of: &[(Option<u32>, Exit)]) -> Vec<CommandExit> {
+        let mut all = CommandExits::default();
         for (rank, exit) in of {
             let ended = EndedCommands { count: 1, ranks: BTreeSet::from_iter(*rank), pid: Some(7) };
-            all.join(CommandEndings(BTreeMap::from([(*exit, ended)])));
+            all.join(CommandExits(BTreeMap::from([(*exit, ended)])));
         }
         all.list()
     }
 
     #[test]
-    fn endings_are_grouped_in_the_order_of_their_ranks() {
+    fn exits_are_grouped_in_the_order_of_their_ranks() {
         let mixed = [
             (0, Exit::Code(0)),
             (3, Exit::Signal(9)),
@@ -144,34 +144,31 @@ mod tests {
             (2, Exit::Code(0)),
             (5, Exit::Unknown),
         ];
-        let line = endings_line(&endings(&mixed.map(|(rank, exit)| (Some(rank), exit))));
+        let line = exits_line(&exits(&mixed.map(|(rank, exit)| (Some(rank), exit))));
         let expected = "ranks 0-2 exit code 0; rank 3 signal 9 (SIGKILL); rank 5 in a way that is not known";
         assert_eq!(line.as_deref(), Some(expected));
-        assert_eq!(
-            endings_line(&endings(&[(None, Exit::Code(3))])).as_deref(),
-            Some("the command exit code 3")
-        );
+        assert_eq!(exits_line(&exits(&[(None, Exit::Code(3))])).as_deref(), Some("the command exit code 3"));
     }
 
     #[test]
     fn commands_that_all_ended_well_make_no_line() {
-        assert_eq!(endings_line(&endings(&[(Some(0), Exit::Code(0)), (None, Exit::Code(0))])), None);
-        assert_eq!(endings_line(&[]), None);
+        assert_eq!(exits_line(&exits(&[(Some(0), Exit::Code(0)), (None, Exit::Code(0))])), None);
+        assert_eq!(exits_line(&[]), None);
     }
 
     #[test]
     fn another_process_with_the_same_exit_code_is_not_the_command() {
-        let only = endings(&[(None, Exit::Code(1))]);
+        let only = exits(&[(None, Exit::Code(1))]);
         let death = |pid| ProcessCrash { pid, code: Some(1), ..ProcessCrash::default() };
         assert!(only[0].is_of(&death(7)) && !only[0].is_of(&death(8)));
-        let two = endings(&[(Some(0), Exit::Code(1)), (Some(1), Exit::Code(1))]);
+        let two = exits(&[(Some(0), Exit::Code(1)), (Some(1), Exit::Code(1))]);
         assert!(!two[0].is_of(&death(7)));
     }
 
     #[test]
     fn the_line_is_bounded() {
         let many: Vec<_> = (0..500).map(|rank| (Some(rank), Exit::Code(rank as i32))).collect();
-        let line = endings_line(&endings(&many)).unwrap_or_default();
+        let line = exits_line(&exits(&many)).unwrap_or_default();
         assert!(line.len() < 300 && line.ends_with("490 more ways; --json lists all"), "{line}");
     }
 }

@@ -190,26 +190,26 @@ impl ShardWriter<Vec<u8>> {
 
     /// Returns the end of the shard as of now, and its offset in the file.
     ///
-    /// The end follows the last block. If it would not fit into a file of `room` bytes, blocks are discarded until
+    /// The end follows the last block. If it would not fit into a file of `max_bytes` bytes, blocks are discarded until
     /// it fits. Rows that are in no block yet count as lost. Returns `None` if the end does not fit even without
-    /// any block. May be called again with a smaller `room`.
-    pub fn end(&mut self, room: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
+    /// any block. May be called again with a smaller `max_bytes`.
+    pub fn end(&mut self, max_bytes: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
         let (sink_offset, _) = self.unwritten();
         self.fill();
         let mut end = self.end_bytes(Extras::ProcessesAndClocks)?;
-        if self.position + end.len() as u64 > room {
-            while !self.blocks.is_empty() && self.position + self.max_end_bytes() > room {
+        if self.position + end.len() as u64 > max_bytes {
+            while !self.blocks.is_empty() && self.position + self.max_end_bytes() > max_bytes {
                 self.give_up_block();
             }
             self.cut_sink(sink_offset);
             for extras in [Extras::ProcessesAndClocks, Extras::Processes, Extras::None] {
                 end = self.end_bytes(extras)?;
-                if self.position + end.len() as u64 <= room {
+                if self.position + end.len() as u64 <= max_bytes {
                     break;
                 }
             }
         }
-        let fits = self.position + end.len() as u64 <= room;
+        let fits = self.position + end.len() as u64 <= max_bytes;
         Ok(fits.then_some((self.position, end)))
     }
 
