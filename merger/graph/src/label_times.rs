@@ -17,7 +17,7 @@ pub(crate) type SlotTimes = [u64; SLOTS];
 pub(crate) struct LabelTimes<'a> {
     job: &'a JobCalls,
     /// Durations of the calls without waiting, by timeline and call.
-    transfers: &'a [Vec<u64>],
+    transfers: Vec<Vec<u64>>,
     slot_of_label: Vec<u8>,
     /// Labels of the slots, the one with the most time first. The slot after the last is that of all others.
     labels: Vec<u32>,
@@ -26,9 +26,9 @@ pub(crate) struct LabelTimes<'a> {
 }
 
 impl<'a> LabelTimes<'a> {
-    pub(crate) fn new(job: &'a JobCalls, transfers: &'a [Vec<u64>]) -> LabelTimes<'a> {
+    pub(crate) fn new(job: &'a JobCalls, transfers: Vec<Vec<u64>>) -> LabelTimes<'a> {
         let mut totals = vec![0u64; job.labels as usize];
-        for (timeline, transfers) in job.timelines.iter().zip(transfers) {
+        for (timeline, transfers) in job.timelines.iter().zip(&transfers) {
             for segment in &timeline.work {
                 totals[segment.label as usize] = totals[segment.label as usize].saturating_add(segment.ns);
             }
@@ -61,6 +61,11 @@ impl<'a> LabelTimes<'a> {
     /// Returns the calls whose times these are.
     pub(crate) fn job(&self) -> &'a JobCalls {
         self.job
+    }
+
+    /// Returns the duration of a call without waiting, ns.
+    pub(crate) fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.transfers[timeline][call]
     }
 
     fn sums_of(&self, timeline: usize) -> Vec<SlotTimes> {
