@@ -47,7 +47,7 @@ pub struct WaitAnalysis<'a> {
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
     waits: Waits,
-    replayed: ReplayTimes,
+    pub(crate) replayed: ReplayTimes,
     estimated_transfers: u64,
 }
 

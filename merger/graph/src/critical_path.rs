@@ -47,7 +47,10 @@ pub(crate) fn critical_path(times: &LabelTimes<'_>, waits: &Waits, replayed: &Re
         while known.last().is_some_and(|wait| wait.call >= to_call) {
             known.pop();
         }
-        let wait = known.last().copied();
+        // Of members that came last together, the very last is on the path.
+        let in_call =
+            known.iter().rev().take_while(|wait| Some(wait.call) == known.last().map(|last| last.call));
+        let wait = in_call.copied().max_by_key(|wait| replayed.enter_ns(wait.cause, wait.cause_call));
         let from_call = wait.map(|wait| wait.call);
         let found = times.between(timeline as usize, from_call.map(|call| call as usize), to_call as usize);
         let ns = found.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
