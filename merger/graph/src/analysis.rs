@@ -46,7 +46,7 @@ pub struct WaitAnalysis<'a> {
     pub(crate) graph: &'a CallGraph<'a>,
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
-    waits: Waits,
+    pub(crate) waits: Waits,
     pub(crate) replayed: ReplayTimes,
     estimated_transfers: u64,
 }
