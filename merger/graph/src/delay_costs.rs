@@ -25,7 +25,7 @@ impl DelayCost {
         self.direct_ns + self.propagated_ns
     }
 
-    fn add(&mut self, other: DelayCost) {
+    pub(crate) fn add(&mut self, other: DelayCost) {
         self.direct_ns += other.direct_ns;
         self.propagated_ns += other.propagated_ns;
     }

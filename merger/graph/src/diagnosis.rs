@@ -5,9 +5,9 @@
 //! attributes the waiting to them: two methods that use different parts of the records.
 
 use crate::analysis::{MIN_MATCHED, WaitAnalysis};
-use crate::delay_costs::{DelayCost, DelayCosts};
-use crate::excess::{StepExcess, StepPattern};
-use crate::label_times::SLOTS;
+use crate::delay_costs::DelayCosts;
+use crate::excess::StepExcess;
+use crate::finding::JobFinding;
 use crate::what_if::{WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
@@ -25,8 +25,10 @@ const MAX_TRIED: usize = 8;
 /// What slows the job down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobVerdict {
-    /// The first finding.
+    /// The first finding: work that takes longer on some ranks.
     Slow,
+    /// The first finding: work that one rank alone does.
+    Serial,
     /// Ranks work unequally, but no rank, node or small number of ranks stands out.
     NoSingleCause,
     /// Nothing could be gained by more equal work.
@@ -64,52 +66,6 @@ pub enum DiagnosisLimit {
     MethodsDisagree,
 }
 
-/// What a finding is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FindingSubject {
-    /// Threads, the one with the longest excess first.
-    Timelines(Vec<u32>),
-    /// All threads of a node.
-    Node {
-        /// The node.
-        node: u32,
-        /// Its threads.
-        timelines: Vec<u32>,
-    },
-}
-
-impl FindingSubject {
-    /// Returns the threads.
-    pub fn timelines(&self) -> &[u32] {
-        match self {
-            FindingSubject::Timelines(timelines) | FindingSubject::Node { timelines, .. } => timelines,
-        }
-    }
-}
-
-/// A cause of waiting.
-#[derive(Clone, PartialEq, Debug)]
-pub struct JobFinding {
-    /// Who works longer.
-    pub subject: FindingSubject,
-    /// Label of the work that differs most; `None` if it is none of those that are told apart.
-    pub label: Option<u32>,
-    /// Mean of this work in a step, ns.
-    pub label_ns: f64,
-    /// Typical mean of this work in a step, ns.
-    pub typical_ns: f64,
-    /// What the job would gain if the work took as long as is typical.
-    pub gain: WhatIfGain,
-    /// Whether the gain is an upper limit, because one or two ranks alone do this work.
-    pub is_at_most: bool,
-    /// In which steps.
-    pub pattern: StepPattern,
-    /// Share of the steps in which the work is longer.
-    pub share_of_steps: f64,
-    /// The waiting that it caused.
-    pub cost: DelayCost,
-}
-
 /// Result of the analysis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobDiagnosis {
@@ -131,8 +87,7 @@ impl WaitAnalysis<'_> {
     /// Decides what slows the job down.
     pub fn diagnose(&self, costs: &DelayCosts) -> JobDiagnosis {
         let what_if = self.what_if();
-        let last_block = self.table.blocks - 1;
-        let gain_of_all = what_if.gain(|_, block, _| block != 0 && block != last_block);
+        let gain_of_all = what_if.gain(|_, block, _| self.table.step_blocks().contains(&block));
         let gain_of_start_up = what_if.gain(|_, block, _| block == 0);
         let mut diagnosis = JobDiagnosis {
             verdict: JobVerdict::CannotTell,
@@ -164,8 +119,10 @@ impl WaitAnalysis<'_> {
             diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
             return diagnosis;
         }
-        diagnosis.verdict = JobVerdict::Slow;
-        diagnosis.findings = self.findings(&what_if, costs, &named);
+        let finding = self.finding(&what_if, costs, &named);
+        let is_serial = finding.is_at_most && named.len() == 1;
+        diagnosis.verdict = if is_serial { JobVerdict::Serial } else { JobVerdict::Slow };
+        diagnosis.findings = vec![finding];
         diagnosis
     }
 
@@ -202,8 +159,8 @@ impl WaitAnalysis<'_> {
     /// Returns the threads that work longer than is typical, by more than the noise, the longest excess first.
     fn suspects(&self, min_gain: i64) -> Vec<(u32, StepExcess)> {
         let excess = |timeline: u32| {
-            let of_blocks = 1..self.table.blocks - 1;
-            let ns = of_blocks.map(|block| self.table.excess_ns(timeline as usize, block)).collect();
+            let blocks = self.table.step_blocks();
+            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block)).collect();
             (timeline, StepExcess::new(ns, self.graph.job.timelines[timeline as usize].lacks_calls))
         };
         let timelines = 0..self.graph.job.timelines.len() as u32;
@@ -263,69 +220,5 @@ impl WaitAnalysis<'_> {
             .collect();
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
-    }
-
-    /// Makes a node, one thread or several threads findings.
-    fn findings(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> Vec<JobFinding> {
-        let timelines = &self.graph.job.timelines;
-        let node = timelines[named[0] as usize].node;
-        let of_node: Vec<u32> =
-            (0..timelines.len() as u32).filter(|t| timelines[*t as usize].node == node).collect();
-        let mut sorted = named.to_vec();
-        sorted.sort_unstable();
-        if named.len() > 1 && sorted == of_node && of_node.len() < timelines.len() {
-            let subject = FindingSubject::Node { node, timelines: of_node };
-            return vec![self.finding(what_if, costs, subject)];
-        }
-        let subject = FindingSubject::Timelines(named.to_vec());
-        vec![self.finding(what_if, costs, subject)]
-    }
-
-    fn finding(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, subject: FindingSubject) -> JobFinding {
-        let named = subject.timelines();
-        let mut is_selected = vec![false; self.graph.job.timelines.len()];
-        named.iter().for_each(|timeline| is_selected[*timeline as usize] = true);
-        let blocks = || 1..self.table.blocks - 1;
-        let count = (blocks().len() * named.len()).max(1) as f64;
-        let mean = |slot: usize, ns: &dyn Fn(usize, usize) -> u64| {
-            let of = named.iter().flat_map(|t| blocks().map(move |block| (*t as usize, block)));
-            let steps_in_block = f64::from(self.graph.job.steps) / blocks().len().max(1) as f64;
-            let _ = slot;
-            of.map(|(timeline, block)| ns(timeline, block) as f64).sum::<f64>() / count / steps_in_block
-        };
-        let excess = |slot: usize| {
-            let of = named.iter().flat_map(|t| blocks().map(move |block| (*t as usize, block)));
-            of.map(|(timeline, block)| {
-                self.table.ns(timeline, block, slot) as i64 - self.table.typical_ns(block, slot) as i64
-            })
-            .sum::<i64>()
-        };
-        let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
-        let of_rare: i64 =
-            (0..SLOTS).filter(|slot| !self.table.is_common[*slot]).map(|slot| excess(slot).max(0)).sum();
-        let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).sum();
-        let sums = blocks().map(|block| named.iter().map(|t| self.table.excess_ns(*t as usize, block)).sum());
-        let by_step = StepExcess::new(sums.collect(), false);
-        let mut cost = DelayCost::default();
-        for timeline in named {
-            let of = costs.of_timeline(*timeline as usize);
-            cost.direct_ns += of.direct_ns;
-            cost.propagated_ns += of.propagated_ns;
-        }
-        let (label_ns, typical_ns) = (
-            mean(slot, &|timeline, block| self.table.ns(timeline, block, slot)),
-            mean(slot, &|_, block| self.table.typical_ns(block, slot)),
-        );
-        JobFinding {
-            label: self.times.label(slot),
-            label_ns,
-            typical_ns,
-            gain: what_if.gain_of_timelines(&is_selected),
-            is_at_most: of_rare * 2 > of_all,
-            pattern: by_step.pattern(),
-            share_of_steps: by_step.share_of_steps(),
-            cost,
-            subject,
-        }
     }
 }

@@ -11,6 +11,7 @@ mod delay_costs;
 mod diagnosis;
 mod eager_limit;
 mod excess;
+mod finding;
 mod instances;
 mod job_calls;
 mod label_times;
@@ -29,8 +30,9 @@ pub use analysis::{JobEfficiency, TimelineTimes, WaitAnalysis};
 pub use call_graph::CallGraph;
 pub use critical_path::{CriticalPath, PathPiece};
 pub use delay_costs::{DelayCost, DelayCosts, LabelCost};
-pub use diagnosis::{DiagnosisLimit, FindingSubject, JobDiagnosis, JobFinding, JobVerdict};
+pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 pub use excess::StepPattern;
+pub use finding::{FindingSubject, JobFinding};
 pub use instances::InstanceCounts;
 pub use job_calls::{
     ANY, BegunOperation, Call, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,

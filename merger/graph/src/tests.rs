@@ -59,7 +59,7 @@ fn chain(excess: u64) -> Vec<Vec<Act>> {
 fn the_first_of_a_chain_is_named_and_none_of_its_victims() {
     let excess = 5 * MS;
     let (found, costs, length) = diagnose(&run(&chain(excess), 3));
-    assert_eq!(found.verdict, JobVerdict::Slow, "{found:#?}");
+    assert_eq!(found.verdict, JobVerdict::Serial, "{found:#?}");
     let finding = &found.findings[0];
     assert_eq!(finding.subject, FindingSubject::Timelines(vec![1]));
     assert_eq!((finding.label, finding.pattern), (Some(SETUP), StepPattern::Steady));

@@ -79,6 +79,11 @@ impl WorkTable {
         }
     }
 
+    /// Returns the blocks of steps, without the times before and after them.
+    pub(crate) fn step_blocks(&self) -> std::ops::Range<usize> {
+        1..self.blocks - 1
+    }
+
     fn place(&self, timeline: usize, block: usize, slot: usize) -> usize {
         (timeline * self.blocks + block) * SLOTS + slot
     }
