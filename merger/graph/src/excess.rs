@@ -157,3 +157,40 @@ impl StepExcess {
         (2..=long.len() / 4).find(|distance| correlation(*distance) >= MIN_CORRELATION)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excess(of_step: impl Fn(i64) -> i64) -> StepExcess {
+        // Noise of a known sequence, -50 to 50.
+        let noise = |step: i64| (step * 7_919 + 13) * 104_729 % 101 - 50;
+        StepExcess::new((0..80).map(|step| of_step(step) + noise(step)).collect(), false)
+    }
+
+    #[test]
+    fn patterns_are_recognised() {
+        let of = |of_step: &dyn Fn(i64) -> i64| {
+            let found = excess(of_step);
+            (found.is_systematic(), found.pattern())
+        };
+        assert_eq!(of(&|_| 500), (true, StepPattern::Steady));
+        let stretch = StepPattern::Stretch { from: 20, to: 49 };
+        assert_eq!(of(&|step| i64::from((20..50).contains(&step)) * 500), (true, stretch));
+        let every = StepPattern::Periodic { every: 4 };
+        assert_eq!(of(&|step| i64::from(step % 4 == 1) * 5_000).1, every);
+        assert!(!of(&|_| 0).0);
+    }
+
+    #[test]
+    fn a_single_event_is_not_systematic() {
+        assert!(!excess(|step| i64::from(step == 33) * 1_000_000).is_systematic());
+    }
+
+    #[test]
+    fn steps_without_calls_do_not_make_a_rank_slow() {
+        let ns: Vec<i64> = (0..80).map(|step| if step % 8 < 2 { 5_000 } else { 0 }).collect();
+        assert!(!StepExcess::new(ns, true).is_systematic());
+        assert!(StepExcess::new(vec![500; 80], true).is_systematic());
+    }
+}
