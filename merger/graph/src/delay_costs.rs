@@ -1,0 +1,157 @@
+//! Which thread and which of its work made others wait, directly and by way of others.
+//!
+//! After Boehme, Geimer, Arnold, Voigtlaender, Wolf: *Identifying the Root Causes of Wait States in Large-Scale
+//! Parallel Applications*, ACM TOPC 3(2), 2016. A thread waits for another because the other did more since the two
+//! last synchronised (a *delay*), or because it waited itself. The waiting is divided among both in proportion. What
+//! is due to waiting is passed on to the causes of that waiting, from the last wait of the job to the first, so that
+//! each wait is visited once.
+
+use crate::label_times::{LabelTimes, SLOTS, SlotTimes};
+use crate::waits::{CallWait, NO_CALL, Waits};
+use std::collections::{BTreeMap, HashMap};
+
+/// Waiting that the work of one thread under one label caused, ns.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct DelayCost {
+    /// Of threads that waited for this one.
+    pub direct_ns: f64,
+    /// Of threads that waited for a thread that waited for this one, over any number of steps.
+    pub propagated_ns: f64,
+}
+
+impl DelayCost {
+    /// Returns all waiting that was caused, ns.
+    pub fn total_ns(self) -> f64 {
+        self.direct_ns + self.propagated_ns
+    }
+
+    pub(crate) fn add(&mut self, other: DelayCost) {
+        self.direct_ns += other.direct_ns;
+        self.propagated_ns += other.propagated_ns;
+    }
+}
+
+/// Waiting that the work of a thread under a label caused.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LabelCost {
+    /// Label; `None` for all those that are not told apart.
+    pub label: Option<u32>,
+    /// The waiting.
+    pub cost: DelayCost,
+}
+
+/// The causes of all waiting.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DelayCosts {
+    /// Costs of each timeline by label, the largest first.
+    pub by_label: Vec<Vec<LabelCost>>,
+    /// Direct waiting for a timeline by the function in which the others waited: timeline, label of the function, ns.
+    pub waited_in: Vec<(u32, u32, f64)>,
+    /// Time waited, ns.
+    pub waited_ns: u64,
+    /// Waiting whose cause is not in the calls and the work, ns.
+    pub unexplained_ns: f64,
+}
+
+impl DelayCosts {
+    /// Returns the waiting that a timeline caused.
+    pub fn of_timeline(&self, timeline: usize) -> DelayCost {
+        let mut sum = DelayCost::default();
+        self.by_label[timeline].iter().for_each(|label| sum.add(label.cost));
+        sum
+    }
+}
+
+/// Factors of the waits of one thread that later waits pass on, while the waits are visited from the last one.
+#[derive(Clone, Debug, Default)]
+struct PassedOn {
+    /// Changes at calls that are not visited yet: of the sum, and of the number of factors in it.
+    changes: BTreeMap<u32, (f64, i64)>,
+    sum: f64,
+    factors: i64,
+}
+
+impl PassedOn {
+    /// Adds a factor to the waits in the calls after `from` ([`NO_CALL`] is the start) and before `to`.
+    fn add(&mut self, from: u32, to: u32, factor: f64) {
+        let first = from.wrapping_add(1);
+        if first >= to {
+            return;
+        }
+        let mut change = |call: u32, factor: f64, count: i64| {
+            let (sum, factors) = self.changes.entry(call).or_default();
+            (*sum, *factors) = (*sum + factor, *factors + count);
+        };
+        change(to - 1, factor, 1);
+        if let Some(before) = first.checked_sub(1) {
+            change(before, -factor, -1);
+        }
+    }
+
+    /// Returns the sum of the factors of the wait in a call. The calls descend from one use to the next.
+    fn at(&mut self, call: u32) -> f64 {
+        while let Some(change) = self.changes.last_entry().filter(|change| *change.key() >= call) {
+            let (factor, count) = change.remove();
+            self.factors += count;
+            // What is left of the sum of no factors is rounding.
+            self.sum = if self.factors == 0 { 0.0 } else { self.sum + factor };
+        }
+        self.sum
+    }
+}
+
+/// Attributes the selected waits to their causes.
+pub(crate) fn delay_costs(
+    waits: &Waits,
+    times: &LabelTimes<'_>,
+    is_selected: impl Fn(&CallWait) -> bool,
+) -> DelayCosts {
+    let count = times.job().timelines.len();
+    let mut costs = vec![[DelayCost::default(); SLOTS]; count];
+    let mut passed_on = vec![PassedOn::default(); count];
+    let mut waited_in: HashMap<(u32, u32), f64> = HashMap::new();
+    let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
+    for wait in waits.all.iter().rev().filter(|wait| is_selected(wait)) {
+        let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
+        let own_ns = ns as f64;
+        let received_ns = own_ns * passed_on[timeline as usize].at(call);
+        let start = |call: u32| (call != NO_CALL).then_some(call as usize);
+        let of_cause = times.between(cause as usize, start(cause_synchronised), cause_call as usize);
+        let of_own = times.between(timeline as usize, start(synchronised), call as usize);
+        let mut delays: SlotTimes = of_cause;
+        for (delay, own) in delays.iter_mut().zip(of_own) {
+            *delay = delay.saturating_sub(own);
+        }
+        let delayed_ns = delays.iter().fold(0u64, |sum, delay| sum.saturating_add(*delay));
+        let waited_before_ns = waits.between(cause, cause_synchronised, cause_call);
+        let total_ns = delayed_ns.saturating_add(waited_before_ns) as f64;
+        waited_ns += ns;
+        if total_ns == 0.0 {
+            unexplained_ns += own_ns + received_ns;
+            continue;
+        }
+        let direct = (own_ns / total_ns).min(1.0);
+        let propagated = received_ns / total_ns;
+        unexplained_ns += (own_ns - direct * total_ns).max(0.0);
+        for (cost, delay) in costs[cause as usize].iter_mut().zip(delays) {
+            let delay = delay as f64;
+            cost.add(DelayCost { direct_ns: direct * delay, propagated_ns: propagated * delay });
+        }
+        let function = times.job().timelines[timeline as usize].calls[call as usize].label;
+        *waited_in.entry((cause, function)).or_default() += direct * delayed_ns as f64;
+        if waited_before_ns > 0 {
+            passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
+        }
+    }
+    let mut waited_in: Vec<(u32, u32, f64)> =
+        waited_in.into_iter().map(|((cause, function), ns)| (cause, function, ns)).collect();
+    waited_in.sort_by_key(|(cause, function, _)| (*cause, *function));
+    let by_label = costs.iter().map(|costs| {
+        let found = costs.iter().enumerate().filter(|(_, cost)| cost.total_ns() > 0.0);
+        let mut found: Vec<LabelCost> =
+            found.map(|(slot, cost)| LabelCost { label: times.label(slot), cost: *cost }).collect();
+        found.sort_by(|one, other| other.cost.total_ns().total_cmp(&one.cost.total_ns()));
+        found
+    });
+    DelayCosts { by_label: by_label.collect(), waited_in, waited_ns, unexplained_ns }
+}
