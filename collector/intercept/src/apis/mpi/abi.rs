@@ -141,12 +141,17 @@ impl MpiAbi {
 
     /// Converts the peer of a message: `None` for any source, -1 for `MPI_PROC_NULL`.
     pub(super) fn peer(self, rank: c_int) -> Option<i32> {
-        let (any, proc_null) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
+        let proc_null = if self.open_mpi { -2 } else { -1 };
         match rank {
-            rank if rank == any => None,
+            rank if rank == self.any_source() => None,
             rank if rank == proc_null => Some(-1),
             rank => Some(rank),
         }
+    }
+
+    /// `MPI_ANY_SOURCE`.
+    pub(super) fn any_source(self) -> c_int {
+        if self.open_mpi { -1 } else { -2 }
     }
 
     /// Whether this process is the root, in a collective on an intercommunicator.
@@ -269,6 +274,9 @@ impl MpiAbi {
         Some(RequestCompletion { request: 0, source: Some(source), tag, bytes: Some(bytes) })
     }
 }
+
+/// Bytes of the larger status.
+pub(super) const MAX_STATUS_BYTES: usize = size_of::<OpenMpiStatus>();
 
 #[repr(C)]
 struct OpenMpiStatus {

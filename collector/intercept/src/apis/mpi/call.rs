@@ -51,10 +51,14 @@ pub(super) enum CallEffect {
     Nothing,
     /// Starts an operation and stores its request.
     Starts(HandleArray),
+    /// The same for a receive.
+    StartsReceive(HandleArray),
     /// Starts the operations of a number of persistent requests.
     StartsAgain(HandleArray, c_int),
     /// Creates a persistent request of a send.
     PreparesSend(HandleArray),
+    /// Creates a persistent request of a receive.
+    PreparesReceive(HandleArray),
     /// Completes some of a number of requests.
     Completes(HandleArray, c_int, CompletedRequests, StatusPlaces),
     /// Frees a request.
@@ -147,9 +151,15 @@ impl CallArguments {
     /// Returns the address of the request of a non-blocking call.
     pub(super) fn starts(&self) -> Option<HandleArray> {
         match self.effect {
-            CallEffect::Starts(request) => Some(request),
+            CallEffect::Starts(request) | CallEffect::StartsReceive(request) => Some(request),
             _ => None,
         }
+    }
+
+    /// Whether the call receives from any source or with any tag.
+    #[inline(always)]
+    pub(super) fn is_of_any(&self) -> bool {
+        self.peer.is_none_or(|peer| MpiAbi::get().peer(peer).is_none()) || self.tag.is_none_or(|tag| tag < 0)
     }
 
     /// Returns the communicator in its form in the ring, 0 for none.

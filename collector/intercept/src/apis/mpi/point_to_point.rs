@@ -61,10 +61,10 @@ mpi_functions! { counted:
     ) => message(count, datatype, source, tag, comm).and(CallEffect::Receives(None, status));
     MPI_Irecv mpi_irecv(
         buf: Buffer, count: ElementCount, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
-    ) => message(count, datatype, source, tag, comm).and(CallEffect::Starts(request));
+    ) => message(count, datatype, source, tag, comm).and(CallEffect::StartsReceive(request));
     MPI_Recv_init mpi_recv_init(
         buf: Buffer, count: ElementCount, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
-    ) => message(count, datatype, source, tag, comm);
+    ) => message(count, datatype, source, tag, comm).and(CallEffect::PreparesReceive(request));
     MPI_Sendrecv mpi_sendrecv(
         sendbuf: Buffer, sendcount: ElementCount, sendtype: Datatype, dest: Int, sendtag: Int,
         recvbuf: Buffer, recvcount: ElementCount, recvtype: Datatype, source: Int, recvtag: Int,

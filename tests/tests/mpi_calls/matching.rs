@@ -1,0 +1,158 @@
+//! What is needed to match messages exactly: partners that only a status, another call or the communicator
+//! tells.
+
+use super::{Family, Mpich, OpenMpi, RankTrace, Row, Run, Trace, number, runs, text};
+use rpd_tests::harness::{Job, binary, skip};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// The facts of one kind that a rank wrote.
+fn facts(run: &Run, rank: usize, kind: &str) -> Vec<[i64; 4]> {
+    let text = fs::read_to_string(run.path(&format!("counts.{rank}"))).unwrap();
+    let mut facts = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words[0] == kind {
+            let numbers: Vec<i64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
+            facts.push(numbers.try_into().unwrap());
+        }
+    }
+    facts
+}
+
+/// The calls of a function in the order in which they began.
+fn calls<'a>(recorded: &'a RankTrace, name: &str) -> Vec<&'a Row> {
+    let mut calls: Vec<_> = recorded.calls.iter().filter(|call| text(call, "name_id") == name).collect();
+    calls.sort_by_key(|call| number(call, "start"));
+    calls
+}
+
+/// The completed requests of a call.
+fn requests_of<'a>(recorded: &'a RankTrace, call: &Row) -> Vec<&'a Row> {
+    let stack = text(call, "stack_id");
+    recorded.requests.iter().filter(|request| text(request, "stack_id") == stack).collect()
+}
+
+fn collected(family: Family) -> (Run, Trace) {
+    let run = Run::new();
+    let program = run.compile(&family.compiler("cc"), &["-O1"], "mpi_matching.c");
+    let launcher = family.mpirun().limit(Duration::from_secs(60));
+    let trace = run.collect(launcher, &[&program]);
+    (run, trace)
+}
+
+/// Receives from any source have the source and tag that the program found in their messages.
+fn check_wildcards(run: &Run, trace: &Trace) {
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let received = facts(run, rank, "received");
+        assert_eq!(received.len(), if rank == 0 { 15 } else { 0 });
+        let blocking = calls(recorded, "MPI_Recv");
+        let blocking: Vec<_> =
+            blocking.iter().map(|call| [number(call, "peer"), number(call, "tag")]).collect();
+        let expected: Vec<_> = received.iter().map(|[source, tag, ..]| [Some(*source), Some(*tag)]).collect();
+        assert_eq!(blocking, expected, "rank {rank}");
+
+        let mut requested = facts(run, rank, "requested").into_iter();
+        for call in calls(recorded, "MPI_Irecv") {
+            let [request] = requests_of(recorded, call)[..] else { panic!("rank {rank}: {call:?}") };
+            let found = [number(request, "peer"), number(request, "tag"), number(request, "bytes")];
+            match (number(call, "peer"), number(call, "tag")) {
+                (_, Some(300)) => assert_eq!(found, [None; 3], "rank {rank}: too many statuses"),
+                (None, Some(_)) => {
+                    let [source, tag, ..] = requested.next().unwrap();
+                    assert_eq!(found, [source, tag, 8].map(Some), "rank {rank}: {request:?}");
+                }
+                (peer, tag) => assert_eq!(found, [peer, tag, Some(8)], "rank {rank}: {request:?}"),
+            }
+        }
+        assert_eq!(requested.next(), None, "rank {rank}");
+        let sends = recorded.requests.iter().filter(|request| text(request, "name_id") == "MPI_Isend");
+        assert_eq!(sends.filter(|request| number(request, "peer").is_some()).count(), 0, "rank {rank}");
+    }
+}
+
+fn check_matching(family: Family) {
+    if let Some(why) = family.missing() {
+        return skip(&format!("partners of messages with {family:?}"), why);
+    }
+    let (run, trace) = collected(family);
+    check_wildcards(&run, &trace);
+}
+
+#[test]
+fn partners_of_messages_are_recorded_with_open_mpi() {
+    check_matching(OpenMpi);
+}
+
+#[test]
+fn partners_of_messages_are_recorded_with_mpich() {
+    check_matching(Mpich);
+}
+
+/// What the program prints is the same with and without the collector.
+fn check_errors(family: Family) {
+    if let Some(why) = family.missing() {
+        return skip(&format!("errors of receives with {family:?}"), why);
+    }
+    let run = Run::new();
+    let program = run.compile(&family.compiler("cc"), &["-O1"], "mpi_errors.c");
+    let launcher = || family.mpirun().limit(Duration::from_secs(60));
+    let alone = launcher().arg(&program).run().success();
+    let recorded = launcher().arg(binary("rpd-collect")).arg("-o").arg(run.path("runs"));
+    let recorded = recorded.args(["--run-id", "run", "--"]).arg(&program).run().success();
+    assert_eq!(alone.stdout.lines().count(), 40, "{alone}");
+    assert_eq!(alone.stdout, recorded.stdout);
+    // Messages that fit had their sender recorded, so statuses of ours were used.
+    let trace = Trace::read(&run.path("runs/run"));
+    let with_peer = |rows: &[Row]| rows.iter().filter(|row| number(row, "peer") == Some(1)).count();
+    assert!(with_peer(&trace.ranks[0].requests) >= 24 && with_peer(&trace.ranks[0].calls) > 0);
+}
+
+#[test]
+fn errors_of_receives_are_the_same_with_open_mpi() {
+    check_errors(OpenMpi);
+}
+
+#[test]
+fn errors_of_receives_are_the_same_with_mpich() {
+    check_errors(Mpich);
+}
+
+/// Interface 1 is `mpif.h`, 2 `use mpi`, 3 `use mpi_f08`.
+fn check_fortran(family: Family, interface: u32) {
+    let what = format!("ignored statuses of Fortran, interface {interface}, with {family:?}");
+    if let Some(why) = family.missing() {
+        return skip(&what, why);
+    }
+    let compiler = family.compiler("f90");
+    if !runs(&compiler, "--version") {
+        return skip(&what, "there is no Fortran compiler for it: install gfortran");
+    }
+    let run = Run::new();
+    let interface = format!("-DINTERFACE={interface}");
+    let options = ["-w", "-fallow-argument-mismatch", &interface];
+    let program = run.compile(&compiler, &options, "mpi_ignored.F90");
+    let trace = run.collect(family.mpirun().limit(Duration::from_secs(60)), &[&program]);
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let left = ((rank + trace.ranks.len() - 1) % trace.ranks.len()) as i64;
+        let received = calls(recorded, "MPI_Recv")[0];
+        let found = [number(received, "peer"), number(received, "tag")];
+        assert_eq!(found, [Some(left), Some(1)], "{what}, rank {rank}");
+        for (call, tag) in calls(recorded, "MPI_Irecv").into_iter().zip(2..) {
+            let [request] = requests_of(recorded, call)[..] else { panic!("{what}: {call:?}") };
+            let found = [number(request, "peer"), number(request, "tag"), number(request, "bytes")];
+            assert_eq!(found, [left, tag, 8].map(Some), "{what}, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn ignored_statuses_of_fortran_are_recorded_with_open_mpi() {
+    (1..=3).for_each(|interface| check_fortran(OpenMpi, interface));
+}
+
+#[test]
+fn ignored_statuses_of_fortran_are_recorded_with_mpich() {
+    (1..=3).for_each(|interface| check_fortran(Mpich, interface));
+}

@@ -1,0 +1,122 @@
+/* Receives whose partner only a status, another call or the communicator tells, with ignored statuses, on 4
+ * ranks:
+ *
+ *     mpi_matching PREFIX      writes PREFIX.RANK, with lines of a kind and four numbers:
+ *       received SOURCE TAG 0 0          blocking receives from any source, in order
+ *       requested SOURCE TAG 0 0         non-blocking ones, in the order of their starts
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { RANKS = 4, MOST = 80 };
+static int me, right, left;
+static FILE *facts;
+static const MPI_Comm W = MPI_COMM_WORLD;
+
+static void fact(const char *kind, int a, int b, int c, int d)
+{
+    fprintf(facts, "%s %d %d %d %d\n", kind, a, b, c, d);
+}
+
+/* What a message contains: its sender and its tag. */
+struct message { int source, tag; };
+
+static void send_to(int rank, int tag)
+{
+    struct message message = { me, tag };
+    MPI_Send(&message, 2, MPI_INT, rank, tag, W);
+}
+
+/* Rank 0 takes messages of the others in the order in which they come. */
+static void blocking(void)
+{
+    for (int i = 0; me && i < 5; i++)
+        send_to(0, 10 * me + i);
+    for (int i = 0; !me && i < 15; i++) {
+        struct message got;
+        MPI_Recv(&got, 2, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, W, MPI_STATUS_IGNORE);
+        fact("received", got.source, got.tag, 0, 0);
+    }
+    MPI_Barrier(W);
+}
+
+/* Completes requests by one of the functions, without a status. */
+static void complete(int way, int n, MPI_Request *requests)
+{
+    int flag = 0, index, indices[MOST], some;
+
+    switch (way) {
+    case 0: MPI_Waitall(n, requests, MPI_STATUSES_IGNORE); break;
+    case 1: for (int i = 0; i < n; i++) MPI_Waitany(n, requests, &index, MPI_STATUS_IGNORE); break;
+    case 2:
+        for (int left = n; left > 0; left -= some)
+            MPI_Waitsome(n, requests, &some, indices, MPI_STATUSES_IGNORE);
+        break;
+    case 3: for (int i = 0; i < n; i++) MPI_Wait(requests + i, MPI_STATUS_IGNORE); break;
+    case 4:
+        while (!flag)
+            MPI_Testall(n, requests, &flag, MPI_STATUSES_IGNORE), usleep(500);
+        break;
+    case 5:
+        for (int left = n; left > 0; left -= flag)
+            MPI_Testany(n, requests, &index, &flag, MPI_STATUS_IGNORE), usleep(500);
+        break;
+    case 6:
+        for (int left = n; left > 0; left -= some)
+            MPI_Testsome(n, requests, &some, indices, MPI_STATUSES_IGNORE), usleep(500);
+        break;
+    default:
+        for (int i = 0; i < n; i++)
+            for (flag = 0; !flag;)
+                MPI_Test(requests + i, &flag, MPI_STATUS_IGNORE), usleep(500);
+    }
+}
+
+/* The same with requests, among them one of a send and one from a known source. */
+static void requests(void)
+{
+    for (int way = 0; way < 8; way++) {
+        MPI_Request all[5];
+        struct message got[4], sent = { me, 100 + way };
+        for (int i = 0; i < 3; i++)
+            MPI_Irecv(got + i, 2, MPI_INT, MPI_ANY_SOURCE, 100 + way, W, all + i);
+        MPI_Irecv(got + 3, 2, MPI_INT, right, 200 + way, W, all + 3);
+        MPI_Isend(&sent, 2, MPI_INT, left, 200 + way, W, all + 4);
+        for (int to = 0; to < RANKS; to++)
+            if (to != me)
+                send_to(to, 100 + way);
+        complete(way, 5, all);
+        for (int i = 0; i < 3; i++)
+            fact("requested", got[i].source, got[i].tag, 0, 0);
+        MPI_Barrier(W);
+    }
+    /* More than have a place on the stack. */
+    MPI_Request many[MOST];
+    struct message got[MOST];
+    for (int i = 0; i < MOST; i++)
+        MPI_Irecv(got + i, 2, MPI_INT, MPI_ANY_SOURCE, 300, W, many + i);
+    for (int i = 0; i < MOST; i++)
+        send_to(right, 300);
+    MPI_Waitall(MOST, many, MPI_STATUSES_IGNORE);
+    MPI_Barrier(W);
+}
+
+int main(int argc, char **argv)
+{
+    char path[4096];
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(W, &me);
+    right = (me + 1) % RANKS, left = (me + RANKS - 1) % RANKS;
+    snprintf(path, sizeof path, "%s.%d", argv[1], me);
+    facts = fopen(path, "w");
+    if (!facts)
+        MPI_Abort(W, 1);
+    blocking();
+    requests();
+    MPI_Finalize();
+    return fclose(facts);
+}
