@@ -4,6 +4,7 @@
  *     mpi_matching PREFIX      writes PREFIX.RANK, with lines of a kind and four numbers:
  *       received SOURCE TAG 0 0          blocking receives from any source, in order
  *       requested SOURCE TAG 0 0         non-blocking ones, in the order of their starts
+ *       exchanged DESTINATION SOURCE TAG ROOM      MPI_Sendrecv and MPI_Sendrecv_replace
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -104,6 +105,31 @@ static void requests(void)
     MPI_Barrier(W);
 }
 
+/* What is received in a call that also sends: from any source, from a known one, and from nobody. */
+static void exchanges(void)
+{
+    for (int shift = 1; shift < RANKS; shift++) {
+        struct message sent = { me, 400 + shift }, got[2];
+        int to = (me + shift) % RANKS, from = (me + RANKS - shift) % RANKS;
+        MPI_Sendrecv(&sent, 2, MPI_INT, to, 400 + shift, got, 4, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, W,
+                     MPI_STATUS_IGNORE);
+        fact("exchanged", to, got->source, got->tag, 16);
+        MPI_Barrier(W);
+        sent.tag = 500 + shift;
+        MPI_Sendrecv(&sent, 2, MPI_INT, to, 500 + shift, got, 2, MPI_INT, from, 500 + shift, W, MPI_STATUS_IGNORE);
+        fact("exchanged", to, from, 500 + shift, 8);
+        MPI_Barrier(W);
+        sent.tag = 600 + shift;
+        MPI_Sendrecv_replace(&sent, 2, MPI_INT, to, 600 + shift, MPI_ANY_SOURCE, 600 + shift, W, MPI_STATUS_IGNORE);
+        fact("exchanged", to, sent.source, sent.tag, 8);
+        MPI_Barrier(W);
+    }
+    MPI_Sendrecv(NULL, 0, MPI_INT, me, 7, NULL, 0, MPI_INT, me, 7, W, MPI_STATUS_IGNORE);
+    fact("exchanged", me, me, 7, 0);
+    MPI_Sendrecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 7, NULL, 0, MPI_INT, MPI_PROC_NULL, 8, W, MPI_STATUS_IGNORE);
+    fact("exchanged", -1, -1, 8, 0);
+}
+
 int main(int argc, char **argv)
 {
     char path[4096];
@@ -117,6 +143,7 @@ int main(int argc, char **argv)
         MPI_Abort(W, 1);
     blocking();
     requests();
+    exchanges();
     MPI_Finalize();
     return fclose(facts);
 }

@@ -4,8 +4,9 @@ use crate::header::RingHeader;
 use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
-    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord, kind,
+    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MPI_ENTER_BOTH, MpiCall,
+    NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent,
+    RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
 use std::array;
@@ -139,6 +140,9 @@ impl RingConsumer {
             kind::MARK => RingEvent::Mark(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
+            }
+            kind::MPI_ENTER if bytes == MPI_ENTER_BOTH => {
+                RingEvent::MpiEnter(MpiCall::from_words_with(aux, flags, self.load_words(at + 2)))
             }
             kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
             kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),

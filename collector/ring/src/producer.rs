@@ -86,8 +86,16 @@ impl RingProducer {
     /// recorded either.
     #[inline]
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
-        let (flags, words) = call.words();
-        let stored = self.enter(kind::MPI_ENTER, flags, call.function, time, words);
+        let stored = match &call.receive {
+            None => {
+                let (flags, words) = call.words();
+                self.enter(kind::MPI_ENTER, flags, call.function, time, words)
+            }
+            Some(receive) => {
+                let (flags, words) = call.words_with(receive);
+                self.enter(kind::MPI_ENTER, flags, call.function, time, words)
+            }
+        };
         self.opened(stored, DroppedKind::MpiCall)
     }
 
@@ -199,7 +207,14 @@ impl RingProducer {
 
     /// A begin without a name. It must leave space for its end.
     #[inline]
-    fn enter(&mut self, kind: u8, flags: u8, function: u32, time: i64, words: [u64; 4]) -> bool {
+    fn enter<const N: usize>(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        function: u32,
+        time: i64,
+        words: [u64; N],
+    ) -> bool {
         let keep = self.keep_free() + END;
         self.fixed(kind, flags, function, time, words, keep)
     }

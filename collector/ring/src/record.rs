@@ -18,7 +18,7 @@
 //! | 3 | range start | 8 bytes id, name |
 //! | 4 | range stop | 8 bytes id, 8 unused |
 //! | 5 | mark | name |
-//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq |
+//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq; of a call that also receives: 8 bytes or -1, 4 source, 4 tag |
 //! | 7 | MPI exit | |
 //! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it |
 //! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
@@ -29,7 +29,8 @@
 //! | 14 | RCCL exit | |
 //! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
 //!
-//! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq;
+//! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
+//! and tag of what it also receives;
 //! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
@@ -59,6 +60,8 @@ pub(crate) const FIXED: u64 = 16;
 pub(crate) const END: u64 = 16;
 /// Bytes of an `MpiEnter`, an `MpiDone` and an `RcclEnter`.
 pub(crate) const MPI_ENTER: u64 = 48;
+/// Bytes of an `MpiEnter` of a call that sends and receives.
+pub(crate) const MPI_ENTER_BOTH: u64 = 64;
 /// Bytes of a `NewCommunicator`.
 pub(crate) const COMM_NEW: u64 = 64;
 /// Bytes of a record that contains only a handle.
@@ -106,6 +109,19 @@ pub struct MpiCall {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
+    /// What a call that sends to its peer also receives.
+    pub receive: Option<MpiReceive>,
+}
+
+/// The receive half of `MPI_Sendrecv` or `MPI_Sendrecv_replace`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MpiReceive {
+    /// Source, as the peer of an [`MpiCall`].
+    pub source: Option<i32>,
+    /// Tag; `None` is `MPI_ANY_TAG`.
+    pub tag: Option<i32>,
+    /// Size of the receive buffer, bytes.
+    pub bytes: Option<i64>,
 }
 
 /// Arguments of an RCCL call.
@@ -306,6 +322,26 @@ impl MpiCall {
         (flags, words)
     }
 
+    /// Returns the flags byte and the six words after the time of a call that also receives.
+    pub(crate) fn words_with(&self, receive: &MpiReceive) -> (u8, [u64; 6]) {
+        let (flags, [comm, bytes, peer, tag]) = self.words();
+        let there = presence([receive.source.is_some(), receive.tag.is_some()]);
+        let room = receive.bytes.unwrap_or(-1) as u64;
+        (flags | there << 6, [comm, bytes, peer, tag, room, signed_pair(receive.source, receive.tag)])
+    }
+
+    /// The reverse of [`MpiCall::words_with`].
+    pub(crate) fn from_words_with(function: u32, flags: u8, words: [u64; 6]) -> MpiCall {
+        let [comm, bytes, peer, tag, room, source] = words;
+        let (source, receive_tag) = halves(source);
+        let receive = MpiReceive {
+            source: (flags >> 6 & 1 == 1).then_some(source as i32),
+            tag: (flags >> 7 & 1 == 1).then_some(receive_tag as i32),
+            bytes: Some(room as i64).filter(|room| *room >= 0),
+        };
+        MpiCall { receive: Some(receive), ..MpiCall::from_words(function, flags, [comm, bytes, peer, tag]) }
+    }
+
     /// The reverse of [`MpiCall::words`].
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> MpiCall {
         let has = |bit: u8| flags >> bit & 1 == 1;
@@ -318,6 +354,7 @@ impl MpiCall {
             tag: has(3).then_some(tag as i32),
             bytes: has(4).then_some(words[1] as i64),
             seq: has(5).then_some(seq),
+            receive: None,
         }
     }
 }

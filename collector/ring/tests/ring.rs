@@ -8,7 +8,7 @@ use rpd_ring::layout::{
 };
 use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
-    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary,
+    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, MpiReceive, NewCommunicator, RcclCall, RecordedLibrary,
     RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{
@@ -112,7 +112,11 @@ fn every_kind_comes_out_as_it_went_in() {
         tag: Some(i32::MAX),
         bytes: Some(i64::MAX),
         seq: Some(u32::MAX),
+        receive: None,
     };
+    let exchanges = [(Some(-1), None, Some(i64::MAX)), (None, Some(i32::MAX), Some(0)), (None, None, None)];
+    let exchanges = exchanges
+        .map(|(source, tag, bytes)| MpiCall { receive: Some(MpiReceive { source, tag, bytes }), ..call });
     let completion = RequestCompletion { request: 9, source: Some(-1), tag: None, bytes: Some(i64::MAX) };
     let made = NewCommunicator {
         library: RecordedLibrary::Rccl,
@@ -161,6 +165,7 @@ fn every_kind_comes_out_as_it_went_in() {
     );
     assert!(producer.rccl_enter(18, &rccl));
     producer.rccl_exit(19);
+    assert!(exchanges.iter().all(|exchange| producer.mpi_enter(20, exchange)));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
         Event::Start(2, u64::MAX, b"exactly8".to_vec()),
@@ -181,6 +186,9 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Gone(17, RecordedLibrary::Mpi, 6),
         Event::RcclEnter(18, rccl),
         Event::RcclExit(19),
+        Event::Enter(20, exchanges[0]),
+        Event::Enter(20, exchanges[1]),
+        Event::Enter(20, exchanges[2]),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }

@@ -312,13 +312,17 @@ impl ThreadSpans {
         self.open.iter().rev().find(|open| is_wanted(open))
     }
 
-    /// Adds the source of the message to a blocking receive from any source.
+    /// Adds source and tag of the message to a blocking receive from any source or with any tag.
     fn received(&mut self, message: &RequestCompletion) {
         if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
-            row.peer = row.peer.or(message.source);
-            row.tag = row.tag.or(message.tag);
+            let (source, tag) = match &mut row.receive {
+                Some(receive) => (&mut receive.source, &mut receive.tag),
+                None => (&mut row.peer, &mut row.tag),
+            };
+            *source = source.or(message.source);
+            *tag = tag.or(message.tag);
         }
     }
 }
@@ -346,6 +350,7 @@ fn mpi_row(call: &MpiCall) -> MpiRow {
         tag: call.tag,
         bytes: call.bytes,
         seq: call.seq.map(i64::from),
+        receive: call.receive,
     }
 }
 
@@ -379,7 +384,7 @@ mod tests {
     use super::*;
     use crate::shard_output::ShardOutput;
     use proptest::prelude::*;
-    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth};
+    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth, MpiReceive};
 
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
@@ -452,6 +457,34 @@ mod tests {
             record(3, RingEvent::MpiEnter(unknown)),
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
+    }
+
+    #[test]
+    fn a_status_fills_in_what_a_call_receives() {
+        let (any, sent) = (MpiReceive { bytes: Some(64), ..MpiReceive::default() }, Some(3));
+        let exchange = MpiCall {
+            peer: sent,
+            tag: sent,
+            receive: Some(any),
+            ..call(mpi::MpiFunction::MPI_Sendrecv, Some(COMM_WORLD))
+        };
+        let receive = call(mpi::MpiFunction::MPI_Recv, Some(COMM_WORLD));
+        let message = RequestCompletion { source: Some(1), tag: Some(9), ..RequestCompletion::default() };
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        for call in [exchange, receive] {
+            let events = [RingEvent::MpiEnter(call), RingEvent::MpiDone(message), RingEvent::MpiExit];
+            for event in events {
+                process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+            }
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Mpi(_, row) => Some((row.peer, row.tag, row.receive)),
+            _ => None,
+        });
+        let received = MpiReceive { source: Some(1), tag: Some(9), ..any };
+        let expected = [(sent, sent, Some(received)), (Some(1), Some(9), None)];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -61,11 +61,17 @@ impl ItemRows<'_> {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq }) => {
+            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq, receive }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let (comm, bytes, seq) = (self.name(*comm), Value::from(*bytes), Value::from(*seq));
                 let [peer, root, tag] = [peer, root, tag].map(|number| int(*number));
-                let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
+                let received = receive.unwrap_or_default();
+                let [source, recvtag] = [received.source, received.tag].map(int);
+                let recvbytes = Value::from(received.bytes);
+                let row = [
+                    thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq, source,
+                    recvtag, recvbytes,
+                ];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
             OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq }) => {

@@ -1,6 +1,7 @@
 //! Items that the collecting thread sends to the writing thread.
 
 use super::system_rows::{MetricsDescription, MetricsTick};
+use rpd_ring::record::MpiReceive;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
 /// A string. Strings are numbered from 0 in the order of [`OutputItem::Name`].
@@ -41,6 +42,8 @@ pub struct MpiRow {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
+    /// What a call that sends to its peer also receives.
+    pub receive: Option<MpiReceive>,
 }
 
 /// Columns of an RCCL call besides those of an [`EventSpan`].

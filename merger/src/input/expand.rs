@@ -106,7 +106,7 @@ impl BuiltinString {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 11] = [
+pub(super) const ARGS: [(&str, &str, &str); 14] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -118,6 +118,9 @@ pub(super) const ARGS: [(&str, &str, &str); 11] = [
     ("datatype_id", "datatype", "ncclDataType_t"),
     ("bytes", "bytes", "size_t"),
     ("seq", "seq", "uint64_t"),
+    ("source", "source", "int"),
+    ("recvtag", "recvtag", "int"),
+    ("recvbytes", "recvbytes", "size_t"),
 ];
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";

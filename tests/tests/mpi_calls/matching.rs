@@ -72,12 +72,28 @@ fn check_wildcards(run: &Run, trace: &Trace) {
     }
 }
 
+/// Calls that send and receive have both halves.
+fn check_exchanges(run: &Run, trace: &Trace) {
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let mut found = calls(recorded, "MPI_Sendrecv");
+        found.extend(calls(recorded, "MPI_Sendrecv_replace"));
+        found.sort_by_key(|call| number(call, "start"));
+        let columns = ["peer", "source", "recvtag", "recvbytes"];
+        let found: Vec<_> = found.iter().map(|call| columns.map(|column| number(call, column))).collect();
+        let expected: Vec<_> = facts(run, rank, "exchanged").iter().map(|fact| fact.map(Some)).collect();
+        assert_eq!((found.len(), found), (11, expected), "rank {rank}");
+        let others = recorded.calls.iter().filter(|call| !text(call, "name_id").starts_with("MPI_Sendrecv"));
+        assert_eq!(others.filter(|call| number(call, "recvbytes").is_some()).count(), 0, "rank {rank}");
+    }
+}
+
 fn check_matching(family: Family) {
     if let Some(why) = family.missing() {
         return skip(&format!("partners of messages with {family:?}"), why);
     }
     let (run, trace) = collected(family);
     check_wildcards(&run, &trace);
+    check_exchanges(&run, &trace);
 }
 
 #[test]
@@ -144,6 +160,10 @@ fn check_fortran(family: Family, interface: u32) {
             let found = [number(request, "peer"), number(request, "tag"), number(request, "bytes")];
             assert_eq!(found, [left, tag, 8].map(Some), "{what}, rank {rank}");
         }
+        let exchange = calls(recorded, "MPI_Sendrecv")[0];
+        let columns = ["tag", "bytes", "source", "recvtag", "recvbytes"];
+        let found = columns.map(|column| number(exchange, column));
+        assert_eq!(found, [4, 24, left, 4, 32].map(Some), "{what}, rank {rank}");
     }
 }
 

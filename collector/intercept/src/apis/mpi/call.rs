@@ -5,7 +5,7 @@ use super::new_communicator::CommunicatorCreation;
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use rpd_ring::mpi::{self, MpiFunction};
-use rpd_ring::record::MpiCall;
+use rpd_ring::record::{MpiCall, MpiReceive};
 use std::ffi::c_int;
 
 /// The relevant arguments of a call, as its MPI library represents them.
@@ -21,6 +21,17 @@ pub(super) struct CallArguments {
     /// The partners are the neighbours of this process, not the whole communicator.
     pub(super) is_of_neighbours: bool,
     pub(super) effect: CallEffect,
+    /// What a call that sends to its peer also receives.
+    pub(super) receive: Option<ReceiveArguments>,
+}
+
+/// The arguments for the receive half of a call.
+#[derive(Clone, Copy)]
+pub(super) struct ReceiveArguments {
+    source: c_int,
+    tag: c_int,
+    count: i64,
+    datatype: MpiHandle,
 }
 
 /// The amount of data of a call.
@@ -103,6 +114,7 @@ pub(super) fn plain() -> CallArguments {
         is_in_place: false,
         is_of_neighbours: false,
         effect: CallEffect::Nothing,
+        receive: None,
     }
 }
 
@@ -148,6 +160,19 @@ impl CallArguments {
         CallArguments { effect, ..self }
     }
 
+    /// Adds the receive half.
+    pub(super) fn and_receives(
+        self,
+        count: i64,
+        datatype: MpiHandle,
+        source: c_int,
+        tag: c_int,
+        status: StatusPlaces,
+    ) -> CallArguments {
+        let receive = Some(ReceiveArguments { source, tag, count, datatype });
+        CallArguments { receive, effect: CallEffect::Receives(None, status), ..self }
+    }
+
     /// Returns the address of the request of a non-blocking call.
     pub(super) fn starts(&self) -> Option<HandleArray> {
         match self.effect {
@@ -159,7 +184,11 @@ impl CallArguments {
     /// Whether the call receives from any source or with any tag.
     #[inline(always)]
     pub(super) fn is_of_any(&self) -> bool {
-        self.peer.is_none_or(|peer| MpiAbi::get().peer(peer).is_none()) || self.tag.is_none_or(|tag| tag < 0)
+        let (source, tag) = match self.receive {
+            Some(receive) => (Some(receive.source), Some(receive.tag)),
+            None => (self.peer, self.tag),
+        };
+        source.is_none_or(|source| MpiAbi::get().peer(source).is_none()) || tag.is_none_or(|tag| tag < 0)
     }
 
     /// Returns the communicator in its form in the ring, 0 for none.
@@ -185,6 +214,11 @@ impl CallArguments {
             tag: self.tag.filter(|tag| *tag >= 0),
             bytes: self.significant_volume(abi).bytes(abi, self.comm),
             seq,
+            receive: self.receive.map(|receive| MpiReceive {
+                source: abi.peer(receive.source),
+                tag: Some(receive.tag).filter(|tag| *tag >= 0),
+                bytes: abi.bytes(receive.count, receive.datatype),
+            }),
         }
     }
 

@@ -6,6 +6,7 @@
 //!   request or on a matched message;
 //! * peer: destination or source; none for `MPI_ANY_SOURCE`, -1 for `MPI_PROC_NULL`;
 //! * root: none for the special roots of intercommunicators; tag: none for `MPI_ANY_TAG`;
+//! * source, receive tag and room of what `MPI_Sendrecv` receives, beside the peer, tag and bytes that it sends;
 //! * bytes: the data that this rank sends, or the size of its receive buffer. Alltoall and the vector forms
 //!   sum over all partners, scatter has the share of this rank, neighbour collectives the share of one
 //!   neighbour, their vector forms nothing. The number comes from the arguments, so the completion of a

@@ -69,11 +69,12 @@ mpi_functions! { counted:
         sendbuf: Buffer, sendcount: ElementCount, sendtype: Datatype, dest: Int, sendtag: Int,
         recvbuf: Buffer, recvcount: ElementCount, recvtype: Datatype, source: Int, recvtag: Int,
         comm: Comm, status: Status,
-    ) => message(sendcount, sendtype, dest, sendtag, comm);
+    ) => message(sendcount, sendtype, dest, sendtag, comm)
+        .and_receives(recvcount, recvtype, source, recvtag, status);
     MPI_Sendrecv_replace mpi_sendrecv_replace(
         buf: Buffer, count: ElementCount, datatype: Datatype, dest: Int, sendtag: Int, source: Int, recvtag: Int,
         comm: Comm, status: Status,
-    ) => message(count, datatype, dest, sendtag, comm);
+    ) => message(count, datatype, dest, sendtag, comm).and_receives(count, datatype, source, recvtag, status);
     MPI_Mrecv mpi_mrecv(
         buf: Buffer, count: ElementCount, datatype: Datatype, message: Address, status: Status,
     ) => CallArguments {
