@@ -4,6 +4,7 @@
  *     mpi_matching PREFIX      writes PREFIX.RANK, with lines of a kind and four numbers:
  *       received SOURCE TAG 0 0          blocking receives from any source, in order
  *       requested SOURCE TAG 0 0         non-blocking ones, in the order of their starts
+ *       prepared TAG STARTS 0 0          persistent requests, by the tag with which they were created
  *       exchanged DESTINATION SOURCE TAG ROOM      MPI_Sendrecv and MPI_Sendrecv_replace
  */
 #define _GNU_SOURCE
@@ -130,6 +131,31 @@ static void exchanges(void)
     fact("exchanged", -1, -1, 8, 0);
 }
 
+/* Persistent requests that are started several times, alone and together. */
+static void persistent(void)
+{
+    enum { ROUNDS = 5 };
+    MPI_Request all[4];
+    struct message sent[2] = { { me, 700 }, { me, 701 } }, got[2];
+
+    MPI_Send_init(sent, 2, MPI_INT, right, 700, W, all);
+    MPI_Ssend_init(sent + 1, 2, MPI_INT, right, 701, W, all + 1);
+    MPI_Recv_init(got, 2, MPI_INT, left, 700, W, all + 2);
+    MPI_Recv_init(got + 1, 2, MPI_INT, MPI_ANY_SOURCE, 701, W, all + 3);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round == 1)
+            for (int i = 0; i < 4; i++)
+                MPI_Start(all + i);
+        else
+            MPI_Startall(4, all);
+        MPI_Waitall(4, all, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < 4; i++)
+        MPI_Request_free(all + i);
+    fact("prepared", 700, 2 * ROUNDS, 0, 0);
+    fact("prepared", 701, 2 * ROUNDS, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
     char path[4096];
@@ -144,6 +170,7 @@ int main(int argc, char **argv)
     blocking();
     requests();
     exchanges();
+    persistent();
     MPI_Finalize();
     return fclose(facts);
 }

@@ -5,8 +5,8 @@ use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MPI_ENTER_BOTH, MpiCall,
-    NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent,
-    RingRecord, kind,
+    NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RcclCall, RecordedLibrary, RequestCompletion,
+    RingEvent, RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
 use std::array;
@@ -145,6 +145,9 @@ impl RingConsumer {
                 RingEvent::MpiEnter(MpiCall::from_words_with(aux, flags, self.load_words(at + 2)))
             }
             kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
+            kind::MPI_REQUEST if bytes == HANDLE && flags == PREPARED => {
+                RingEvent::MpiPrepared(self.load(at + 2))
+            }
             kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),
             kind::MPI_DONE if bytes == MPI_ENTER => {
                 RingEvent::MpiDone(RequestCompletion::from_words(flags, self.load_words(at + 2)))

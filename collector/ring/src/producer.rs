@@ -5,7 +5,7 @@ use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RcclCall, RecordedLibrary,
     RequestCompletion, first_word, kind,
 };
 use crate::wakeup;
@@ -111,6 +111,12 @@ impl RingProducer {
     #[inline]
     pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
+    }
+
+    /// Creation of a persistent request by the MPI function whose entry was recorded last.
+    #[inline]
+    pub fn mpi_prepared(&mut self, time: i64, request: u64) -> bool {
+        self.words(kind::MPI_REQUEST, PREPARED, 0, time, [request, 0])
     }
 
     /// Completion of an operation.

@@ -20,7 +20,7 @@
 //! | 5 | mark | name |
 //! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq; of a call that also receives: 8 bytes or -1, 4 source, 4 tag |
 //! | 7 | MPI exit | |
-//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it |
+//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it, or created it if it is persistent |
 //! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
 //! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 unused |
 //! | 11 | communicator's name | 8 handle, name |
@@ -31,7 +31,7 @@
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
 //! and tag of what it also receives;
-//! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
+//! of an MPI request bit 0: it was created; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
@@ -53,6 +53,9 @@ pub const COMM_SELF: u64 = u64::MAX - 1;
 /// calls on the old and the new communicator are in the rings of several threads. Other communicators are
 /// identified by their handles, which are smaller.
 pub const COMM_MADE: u64 = 1 << 62;
+
+/// Flag of the record of a request: it was created and not started.
+pub(crate) const PREPARED: u8 = 1;
 
 /// Bytes of the fixed part.
 pub(crate) const FIXED: u64 = 16;
@@ -253,6 +256,8 @@ pub enum RingEvent<'a> {
     MpiExit,
     /// The innermost MPI function has started an operation with this handle of its request.
     MpiRequest(u64),
+    /// The innermost MPI function has created a persistent request with this handle.
+    MpiPrepared(u64),
     /// The innermost MPI function has observed the completion of an operation.
     MpiDone(RequestCompletion),
     /// The request with this handle was freed: its completion will not be observed.

@@ -35,6 +35,7 @@ enum Event {
     Enter(i64, MpiCall),
     Exit(i64),
     Request(i64, u64),
+    Prepared(i64, u64),
     Done(i64, RequestCompletion),
     Freed(i64, u64),
     Made(i64, NewCommunicator),
@@ -54,6 +55,7 @@ fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
         RingEvent::MpiEnter(call) => Event::Enter(time, call),
         RingEvent::MpiExit => Event::Exit(time),
         RingEvent::MpiRequest(request) => Event::Request(time, request),
+        RingEvent::MpiPrepared(request) => Event::Prepared(time, request),
         RingEvent::MpiDone(completion) => Event::Done(time, completion),
         RingEvent::MpiFreed(request) => Event::Freed(time, request),
         RingEvent::NewCommunicator(made) => Event::Made(time, made),
@@ -166,6 +168,7 @@ fn every_kind_comes_out_as_it_went_in() {
     assert!(producer.rccl_enter(18, &rccl));
     producer.rccl_exit(19);
     assert!(exchanges.iter().all(|exchange| producer.mpi_enter(20, exchange)));
+    assert!(producer.mpi_prepared(21, u64::MAX));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
         Event::Start(2, u64::MAX, b"exactly8".to_vec()),
@@ -189,6 +192,7 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Enter(20, exchanges[0]),
         Event::Enter(20, exchanges[1]),
         Event::Enter(20, exchanges[2]),
+        Event::Prepared(21, u64::MAX),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }

@@ -35,8 +35,8 @@ enum OpenKind {
     Range,
     Mpi {
         row: MpiRow,
-        /// Requests that the call starts may be receives.
-        may_receive: bool,
+        /// Number of the function.
+        function: u32,
     },
     Rccl(RcclRow),
 }
@@ -114,8 +114,7 @@ impl ProcessPairing {
             RingEvent::MpiEnter(call) => {
                 let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(RejectedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let kind =
-                    OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
+                let kind = OpenKind::Mpi { row: mpi_row(&call), function: call.function };
                 let communicator = call.comm.map(|comm| (RecordedLibrary::Mpi, comm));
                 log.push(OpenSpan { span, kind, communicator })?;
             }
@@ -136,12 +135,14 @@ impl ProcessPairing {
             }
             RingEvent::MpiRequest(request) => {
                 let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
-                let may_receive = matches!(call.kind, OpenKind::Mpi { may_receive: true, .. });
-                let started =
-                    StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
+                let started = started_by(call, time, self.requests.init_stack(request));
                 if let Some((completion, seen)) = self.requests.start(request, started) {
                     self.complete(started, &completion, seen, out);
                 }
+            }
+            RingEvent::MpiPrepared(request) => {
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
+                self.requests.prepare(request, call.span.stack);
             }
             RingEvent::MpiDone(completion) if completion.request == 0 => log.received(&completion),
             RingEvent::MpiDone(completion) => {
@@ -235,6 +236,11 @@ impl ProcessPairing {
             peer: message.and_then(|message| message.source),
             tag: message.and_then(|message| message.tag),
             bytes: message.and_then(|message| message.bytes),
+            // The creation may be in the ring of another thread, which was read later than the start.
+            init_stack: started
+                .init_stack
+                .or_else(|| self.requests.init_stack(completion.request))
+                .filter(|_| started.is_persistent),
         };
         out.push(OutputItem::Request(EventSpan { name: started.name, stack: started.stack, ..seen }, row));
     }
@@ -338,6 +344,21 @@ impl OpenSpan {
 
     fn is_rccl(&self) -> bool {
         matches!(self.kind, OpenKind::Rccl(_))
+    }
+}
+
+/// Describes a request that a call has started. `init_stack` is the stack id of the call that created a persistent
+/// request with this handle.
+fn started_by(call: &OpenSpan, time: i64, init_stack: Option<i64>) -> StartedRequest {
+    let OpenSpan { span, kind, .. } = call;
+    let function = if let OpenKind::Mpi { function, .. } = kind { Some(*function) } else { None };
+    StartedRequest {
+        stack: span.stack,
+        name: span.name,
+        time,
+        may_receive: function.is_some_and(mpi::may_receive),
+        is_persistent: function.is_some_and(mpi::starts_persistent),
+        init_stack,
     }
 }
 
@@ -457,6 +478,37 @@ mod tests {
             record(3, RingEvent::MpiEnter(unknown)),
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
+    }
+
+    #[test]
+    fn a_completed_start_refers_to_the_creation_of_its_request() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let completion = RequestCompletion { request: 7, ..RequestCompletion::default() };
+        // The handle of the persistent request is reused after it is freed.
+        let calls = [
+            (mpi::MpiFunction::MPI_Recv_init, RingEvent::MpiPrepared(7)),
+            (mpi::MpiFunction::MPI_Start, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Startall, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Request_free, RingEvent::MpiFreed(7)),
+            (mpi::MpiFunction::MPI_Start, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Send_init, RingEvent::MpiPrepared(7)),
+            (mpi::MpiFunction::MPI_Irecv, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+        ];
+        for (function, event) in calls {
+            for event in [RingEvent::MpiEnter(call(function, None)), event, RingEvent::MpiExit] {
+                process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+            }
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Request(span, row) => Some((span.stack, row.init_stack)),
+            _ => None,
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), [(2, Some(1)), (4, Some(1)), (7, None), (10, None)]);
     }
 
     #[test]

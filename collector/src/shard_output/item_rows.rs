@@ -83,9 +83,10 @@ impl ItemRows<'_> {
                     [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
             }
-            OutputItem::Request(span, RequestRow { peer, tag, bytes }) => {
+            OutputItem::Request(span, RequestRow { peer, tag, bytes, init_stack }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
-                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), Value::from(*bytes)];
+                let [bytes, init_stack] = [bytes, init_stack].map(|number| Value::from(*number));
+                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), bytes, init_stack];
                 self.writer.push(span.source, MPI_REQUEST, &row)?;
             }
             OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {

@@ -74,6 +74,8 @@ pub struct RequestRow {
     pub tag: Option<i32>,
     /// Bytes of the message.
     pub bytes: Option<i64>,
+    /// Stack id of the call that created a persistent request.
+    pub init_stack: Option<i64>,
 }
 
 /// Columns of a communicator besides those of an [`EventSpan`].

@@ -106,7 +106,7 @@ impl BuiltinString {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 14] = [
+pub(super) const ARGS: [(&str, &str, &str); 15] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -121,7 +121,10 @@ pub(super) const ARGS: [(&str, &str, &str); 14] = [
     ("source", "source", "int"),
     ("recvtag", "recvtag", "int"),
     ("recvbytes", "recvbytes", "size_t"),
+    ("init_stack_id", "init_stack_id", "uint64_t"),
 ];
+/// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
+pub(crate) const STACK_ARGS: [&str; 1] = ["init_stack_id"];
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
 
@@ -142,6 +145,11 @@ pub(crate) fn is_native(table: TableId) -> bool {
 /// A call has its name in its region, a sample has it nowhere else.
 pub(super) fn has_message(table: TableId) -> bool {
     !matches!(table, native::MPI_CALL | native::RCCL_CALL)
+}
+
+/// Returns whether a column of [`ARGS`] has ids of strings.
+pub(super) fn is_string(column: &str) -> bool {
+    column.ends_with("_id") && !STACK_ARGS.contains(&column)
 }
 
 /// Returns the number of rows per table that these native rows become.
@@ -328,10 +336,8 @@ fn samples(
 }
 
 fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Option<Rows<Local>> {
-    let columns = ARGS.iter().map(|(column, name, kind)| {
-        let is_string = column.ends_with("_id");
-        (is_string, *name, *kind, rows.column(column))
-    });
+    let columns =
+        ARGS.iter().map(|(column, name, kind)| (is_string(column), *name, *kind, rows.column(column)));
     let columns: Vec<_> = columns.filter(|(.., cells)| !matches!(cells, Cells::Absent)).collect();
     if columns.is_empty() {
         return None;

@@ -1,10 +1,10 @@
 //! What is needed to match messages exactly: partners that only a status, another call or the communicator
 //! tells.
 
-use super::{Family, Mpich, OpenMpi, RankTrace, Row, Run, Trace, number, runs, text};
-use rpd_tests::harness::{Job, binary, skip};
+use super::{Family, Mpich, OpenMpi, RANKS, RankTrace, Row, Run, Trace, number, runs, text};
+use rpd_tests::harness::{Database, binary, rpd_merge, skip};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 /// The facts of one kind that a rank wrote.
@@ -87,6 +87,56 @@ fn check_exchanges(run: &Run, trace: &Trace) {
     }
 }
 
+/// Every completed start of a persistent request refers to the call that created it.
+fn check_persistent(run: &Run, trace: &Trace) {
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let mut starts: BTreeMap<i64, i64> = BTreeMap::new();
+        for request in &recorded.requests {
+            let Some(stack) = number(request, "init_stack_id") else {
+                assert!(!text(request, "name_id").starts_with("MPI_Start"), "rank {rank}: {request:?}");
+                continue;
+            };
+            let is_creation = |call: &&Row| number(call, "stack_id") == Some(stack);
+            let creation = recorded.calls.iter().find(is_creation).unwrap();
+            let (name, tag) = (text(creation, "name_id"), number(creation, "tag").unwrap());
+            assert!(name.ends_with("_init") && text(creation, "comm_id") == "MPI_COMM_WORLD", "{creation:?}");
+            *starts.entry(tag).or_default() += 1;
+            // From any source.
+            let is_any = name == "MPI_Recv_init" && tag == 701;
+            let left = (rank + RANKS - 1) % RANKS;
+            assert_eq!(
+                number(request, "peer").filter(|_| is_any),
+                is_any.then_some(left as i64),
+                "{request:?}"
+            );
+        }
+        let expected: Vec<_> = facts(run, rank, "prepared").iter().map(|fact| (fact[0], fact[1])).collect();
+        assert_eq!((starts.len(), Vec::from_iter(starts)), (2, expected), "rank {rank}");
+    }
+}
+
+/// Number of args of this name in a merged database whose value is the stack id of a call of a function.
+fn linked(database: &Database, arg: &str, function: &str) -> i64 {
+    database.number(&format!(
+        "SELECT count(*) FROM rocpd_arg AS a JOIN rocpd_event AS e ON e.stack_id = CAST(a.value AS INTEGER) \
+         JOIN rocpd_region AS r ON r.event_id = e.id JOIN rocpd_string AS s ON s.id = r.name_id \
+         WHERE a.name = '{arg}' AND s.string LIKE '{function}'"
+    ))
+}
+
+/// The merged database has all of this as args.
+fn check_database(run: &Run) {
+    let output = run.path("run.db");
+    let merged = rpd_merge().arg("-o").arg(&output).arg(run.path("runs/run")).run().success();
+    let database = Database::open(&output);
+    let ranks = RANKS as i64;
+    assert_eq!(linked(&database, "init_stack_id", "MPI_%_init"), 20 * ranks, "{merged}");
+    for (arg, rows) in [("source", 11), ("recvtag", 11), ("recvbytes", 11), ("init_stack_id", 20)] {
+        let found = database.number(&format!("SELECT count(*) FROM rocpd_arg WHERE name = '{arg}'"));
+        assert_eq!(found, rows * ranks, "{arg}: {merged}");
+    }
+}
+
 fn check_matching(family: Family) {
     if let Some(why) = family.missing() {
         return skip(&format!("partners of messages with {family:?}"), why);
@@ -94,6 +144,8 @@ fn check_matching(family: Family) {
     let (run, trace) = collected(family);
     check_wildcards(&run, &trace);
     check_exchanges(&run, &trace);
+    check_persistent(&run, &trace);
+    check_database(&run);
 }
 
 #[test]

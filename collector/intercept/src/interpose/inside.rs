@@ -209,4 +209,12 @@ impl CallOutcome<'_> {
             self.producer.mpi_request(self.time, request);
         }
     }
+
+    /// Records that the call has created a persistent request.
+    #[inline]
+    pub(crate) fn prepared(&mut self, request: u64) {
+        if self.is_entered {
+            self.producer.mpi_prepared(self.time, request);
+        }
+    }
 }

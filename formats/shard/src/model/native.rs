@@ -62,9 +62,10 @@ pub(super) fn tables() -> Vec<Table> {
 
     // `name_id` is the function that started the operation. `stack_id` is the id of that call, which joins the two.
     // `parent_stack_id` is the call that completed the operation. `peer`, `tag` and `bytes` are those of the
-    // received message if the program requested a status.
+    // received message if the program requested a status or may have received any. `init_stack_id` is the call that
+    // created a persistent request.
     let mut mpi_request = mark.clone();
-    mpi_request.extend([int("peer"), int("tag"), int("bytes")]);
+    mpi_request.extend([int("peer"), int("tag"), int("bytes"), stack("init_stack_id")]);
 
     // `name_id` is the function that created or named the communicator; `stack_id` is the id of that call.
     // `label_id` is the name that the program assigned.

@@ -13,7 +13,7 @@
 //!   receive does not change it;
 //! * seq: ordinal of the call on its communicator, see [`crate::interpose::sequence`]: calls that fail count
 //!   as well. Calls that all ranks of the communicator make are counted separately from the others;
-//! * requests: their start and their completion. Source, tag and bytes of a message are recorded if the
+//! * requests: their start and their completion, and the creation of persistent ones. Source, tag and bytes of a message are recorded if the
 //!   program requested a status, or may receive from any source or with any tag ([`own_statuses`]). Nothing
 //!   is recorded of a call that fails, although it may have completed some requests;
 //! * communicators: their creation, and how they were created, so that their ranks agree on a name; their

@@ -138,7 +138,10 @@ static SENDS: CommunicatorTable = CommunicatorTable::new();
 fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
     let abi = MpiAbi::get();
     match call.effect {
-        CallEffect::Nothing | CallEffect::PreparesSend(_) | CallEffect::PreparesReceive(_) => {}
+        CallEffect::Nothing => {}
+        CallEffect::PreparesSend(request) | CallEffect::PreparesReceive(request) => {
+            outcome.prepared(abi.number(request.one()));
+        }
         CallEffect::Starts(request) | CallEffect::StartsReceive(request) => started(outcome, request.one()),
         CallEffect::StartsAgain(requests, count) => {
             (0..length(count)).for_each(|at| started(outcome, requests.at(at)));
