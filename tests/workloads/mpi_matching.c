@@ -5,6 +5,7 @@
  *       received SOURCE TAG 0 0          blocking receives from any source, in order
  *       requested SOURCE TAG 0 0         non-blocking ones, in the order of their starts
  *       prepared TAG STARTS 0 0          persistent requests, by the tag with which they were created
+ *       probed SOURCE TAG 0 0            receives of messages of matched probes, in order
  *       exchanged DESTINATION SOURCE TAG ROOM      MPI_Sendrecv and MPI_Sendrecv_replace
  */
 #define _GNU_SOURCE
@@ -156,6 +157,37 @@ static void persistent(void)
     fact("prepared", 701, 2 * ROUNDS, 0, 0);
 }
 
+/* Matched probes of any message, whose messages are received in another order than they were found. */
+static void probes(void)
+{
+    for (int to = 0; to < RANKS; to++)
+        if (to != me)
+            send_to(to, 800 + me);
+    MPI_Message found[RANKS - 1];
+    MPI_Request request;
+    struct message got;
+    for (int i = 0; i < RANKS - 1; i++) {
+        int flag = i == 0;
+        if (i == 0)
+            MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, W, found, MPI_STATUS_IGNORE);
+        while (!flag)
+            MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, W, &flag, found + i, MPI_STATUS_IGNORE), usleep(500);
+    }
+    for (int i = RANKS - 2; i >= 0; i--) {
+        if (i == 1) {
+            MPI_Imrecv(&got, 2, MPI_INT, found + i, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Mrecv(&got, 2, MPI_INT, found + i, MPI_STATUS_IGNORE);
+        }
+        fact("probed", got.source, got.tag, 0, 0);
+    }
+    MPI_Mprobe(MPI_PROC_NULL, 0, W, found, MPI_STATUS_IGNORE);
+    MPI_Mrecv(&got, 2, MPI_INT, found, MPI_STATUS_IGNORE);
+    fact("probed", -1, 0, 0, 0);
+    MPI_Barrier(W);
+}
+
 int main(int argc, char **argv)
 {
     char path[4096];
@@ -171,6 +203,7 @@ int main(int argc, char **argv)
     requests();
     exchanges();
     persistent();
+    probes();
     MPI_Finalize();
     return fclose(facts);
 }

@@ -5,7 +5,7 @@ use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MPI_ENTER_BOTH, MpiCall,
-    NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RcclCall, RecordedLibrary, RequestCompletion,
+    NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall, RecordedLibrary, RequestCompletion,
     RingEvent, RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
@@ -169,6 +169,10 @@ impl RingConsumer {
                 RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
             }
             kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
+            kind::MPI_MESSAGE if bytes == HANDLE && flags == RECEIVED => {
+                RingEvent::MpiMessageReceived(self.load(at + 2))
+            }
+            kind::MPI_MESSAGE if bytes == HANDLE => RingEvent::MpiMessageFound(self.load(at + 2)),
             kind::RCCL_EXIT if bytes == END => RingEvent::RcclExit,
             _ => return Err(bad),
         };

@@ -5,8 +5,8 @@ use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RcclCall, RecordedLibrary,
-    RequestCompletion, first_word, kind,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
+    RecordedLibrary, RequestCompletion, first_word, kind,
 };
 use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -117,6 +117,18 @@ impl RingProducer {
     #[inline]
     pub fn mpi_prepared(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, PREPARED, 0, time, [request, 0])
+    }
+
+    /// Message that a matched probe has found.
+    #[inline]
+    pub fn mpi_message_found(&mut self, time: i64, message: u64) -> bool {
+        self.words(kind::MPI_MESSAGE, 0, 0, time, [message, 0])
+    }
+
+    /// Message of a matched probe that the MPI function receives whose entry was recorded last.
+    #[inline]
+    pub fn mpi_message_received(&mut self, time: i64, message: u64) -> bool {
+        self.words(kind::MPI_MESSAGE, RECEIVED, 0, time, [message, 0])
     }
 
     /// Completion of an operation.

@@ -28,10 +28,11 @@
 //! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
 //! | 14 | RCCL exit | |
 //! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
+//! | 16 | MPI message | 8 message, 8 unused: the innermost open call, a matched probe, has found it, or receives it |
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
 //! and tag of what it also receives;
-//! of an MPI request bit 0: it was created; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
+//! of an MPI request bit 0: it was created; of an MPI message bit 0: it is received; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
@@ -56,6 +57,8 @@ pub const COMM_MADE: u64 = 1 << 62;
 
 /// Flag of the record of a request: it was created and not started.
 pub(crate) const PREPARED: u8 = 1;
+/// Flag of the record of a message: it is received and not found.
+pub(crate) const RECEIVED: u8 = 1;
 
 /// Bytes of the fixed part.
 pub(crate) const FIXED: u64 = 16;
@@ -93,6 +96,7 @@ pub(crate) mod kind {
     pub(crate) const RCCL_ENTER: u8 = 13;
     pub(crate) const RCCL_EXIT: u8 = 14;
     pub(crate) const MPI_FREED: u8 = 15;
+    pub(crate) const MPI_MESSAGE: u8 = 16;
 }
 
 /// Arguments of an MPI call.
@@ -258,6 +262,10 @@ pub enum RingEvent<'a> {
     MpiRequest(u64),
     /// The innermost MPI function has created a persistent request with this handle.
     MpiPrepared(u64),
+    /// The innermost MPI function, a matched probe, has found a message with this handle.
+    MpiMessageFound(u64),
+    /// The innermost MPI function receives the message that had this handle.
+    MpiMessageReceived(u64),
     /// The innermost MPI function has observed the completion of an operation.
     MpiDone(RequestCompletion),
     /// The request with this handle was freed: its completion will not be observed.

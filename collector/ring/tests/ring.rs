@@ -36,6 +36,8 @@ enum Event {
     Exit(i64),
     Request(i64, u64),
     Prepared(i64, u64),
+    Found(i64, u64),
+    Received(i64, u64),
     Done(i64, RequestCompletion),
     Freed(i64, u64),
     Made(i64, NewCommunicator),
@@ -56,6 +58,8 @@ fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
         RingEvent::MpiExit => Event::Exit(time),
         RingEvent::MpiRequest(request) => Event::Request(time, request),
         RingEvent::MpiPrepared(request) => Event::Prepared(time, request),
+        RingEvent::MpiMessageFound(message) => Event::Found(time, message),
+        RingEvent::MpiMessageReceived(message) => Event::Received(time, message),
         RingEvent::MpiDone(completion) => Event::Done(time, completion),
         RingEvent::MpiFreed(request) => Event::Freed(time, request),
         RingEvent::NewCommunicator(made) => Event::Made(time, made),
@@ -169,6 +173,7 @@ fn every_kind_comes_out_as_it_went_in() {
     producer.rccl_exit(19);
     assert!(exchanges.iter().all(|exchange| producer.mpi_enter(20, exchange)));
     assert!(producer.mpi_prepared(21, u64::MAX));
+    assert!(producer.mpi_message_found(22, 1) && producer.mpi_message_received(23, 2));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
         Event::Start(2, u64::MAX, b"exactly8".to_vec()),
@@ -193,6 +198,8 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Enter(20, exchanges[1]),
         Event::Enter(20, exchanges[2]),
         Event::Prepared(21, u64::MAX),
+        Event::Found(22, 1),
+        Event::Received(23, 2),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }

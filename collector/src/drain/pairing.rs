@@ -57,8 +57,20 @@ pub(super) struct ProcessPairing {
     waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
     requests: PendingRequests,
+    /// Messages that matched probes have found and no call has received yet, by handle.
+    messages: HashMap<u64, FoundMessage>,
     /// Size of `MPI_COMM_WORLD`, until it is taken.
     world_size: Option<u32>,
+}
+
+/// A message that a matched probe has found.
+#[derive(Clone, Copy)]
+struct FoundMessage {
+    /// Stack id of the probe.
+    stack: i64,
+    communicator: Option<(RecordedLibrary, u64)>,
+    peer: Option<i32>,
+    tag: Option<i32>,
 }
 
 /// A record that yields no row: its partner is missing, or it is invalid. The row is lost.
@@ -143,6 +155,21 @@ impl ProcessPairing {
             RingEvent::MpiPrepared(request) => {
                 let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
                 self.requests.prepare(request, call.span.stack);
+            }
+            RingEvent::MpiMessageFound(message) => {
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
+                if let OpenKind::Mpi { row, .. } = call.kind
+                    && (self.messages.len() < MAX_OPEN_SPANS || self.messages.contains_key(&message))
+                {
+                    let (stack, communicator) = (call.span.stack, call.communicator);
+                    let found = FoundMessage { stack, communicator, peer: row.peer, tag: row.tag };
+                    self.messages.insert(message, found);
+                }
+            }
+            RingEvent::MpiMessageReceived(message) => {
+                if let Some(found) = self.messages.remove(&message) {
+                    log.receive(&found);
+                }
             }
             RingEvent::MpiDone(completion) if completion.request == 0 => log.received(&completion),
             RingEvent::MpiDone(completion) => {
@@ -318,6 +345,18 @@ impl ThreadSpans {
         self.open.iter().rev().find(|open| is_wanted(open))
     }
 
+    /// Adds the message that a matched probe has found to the call that receives it.
+    fn receive(&mut self, found: &FoundMessage) {
+        if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, communicator, .. }) =
+            self.open.iter_mut().rev().find(|open| open.is_mpi())
+        {
+            row.probe_stack = Some(found.stack);
+            row.peer = row.peer.or(found.peer);
+            row.tag = row.tag.or(found.tag);
+            *communicator = communicator.or(found.communicator);
+        }
+    }
+
     /// Adds source and tag of the message to a blocking receive from any source or with any tag.
     fn received(&mut self, message: &RequestCompletion) {
         if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, .. }) =
@@ -372,6 +411,7 @@ fn mpi_row(call: &MpiCall) -> MpiRow {
         bytes: call.bytes,
         seq: call.seq.map(i64::from),
         receive: call.receive,
+        probe_stack: None,
     }
 }
 
@@ -509,6 +549,36 @@ mod tests {
             _ => None,
         });
         assert_eq!(rows.collect::<Vec<_>>(), [(2, Some(1)), (4, Some(1)), (7, None), (10, None)]);
+    }
+
+    #[test]
+    fn a_receive_gets_what_the_matched_probe_has_found() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let message = RequestCompletion { source: Some(1), tag: Some(9), ..RequestCompletion::default() };
+        let found = [RingEvent::MpiDone(message), RingEvent::MpiMessageFound(5)];
+        let calls = [
+            (call(mpi::MpiFunction::MPI_Mprobe, Some(COMM_WORLD)), &found[..]),
+            (call(mpi::MpiFunction::MPI_Mrecv, None), &[RingEvent::MpiMessageReceived(5)][..]),
+            (call(mpi::MpiFunction::MPI_Mrecv, None), &[RingEvent::MpiMessageReceived(5)][..]),
+        ];
+        for (call, inside) in calls {
+            process.apply(&mut thread, 1, record(1, RingEvent::MpiEnter(call)), &mut out).unwrap();
+            for event in inside {
+                process.apply(&mut thread, 1, record(1, *event), &mut out).unwrap();
+            }
+            process.apply(&mut thread, 1, record(1, RingEvent::MpiExit), &mut out).unwrap();
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Mpi(_, row) => Some((row.probe_stack, row.comm, row.peer, row.tag)),
+            _ => None,
+        });
+        let rows: Vec<_> = rows.collect();
+        let world = rows[0].1;
+        assert!(world.is_some());
+        let expected =
+            [(None, world, Some(1), Some(9)), (Some(1), world, Some(1), Some(9)), (None, None, None, None)];
+        assert_eq!(rows, expected);
     }
 
     #[test]

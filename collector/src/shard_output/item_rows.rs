@@ -61,16 +61,30 @@ impl ItemRows<'_> {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq, receive }) => {
+            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq, receive, probe_stack }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let (comm, bytes, seq) = (self.name(*comm), Value::from(*bytes), Value::from(*seq));
                 let [peer, root, tag] = [peer, root, tag].map(|number| int(*number));
                 let received = receive.unwrap_or_default();
                 let [source, recvtag] = [received.source, received.tag].map(int);
-                let recvbytes = Value::from(received.bytes);
+                let [recvbytes, probe_stack] = [received.bytes, *probe_stack].map(Value::from);
                 let row = [
-                    thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq, source,
-                    recvtag, recvbytes,
+                    thread,
+                    start,
+                    end,
+                    name,
+                    stack,
+                    parent,
+                    comm,
+                    peer,
+                    root,
+                    tag,
+                    bytes,
+                    seq,
+                    source,
+                    recvtag,
+                    recvbytes,
+                    probe_stack,
                 ];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }

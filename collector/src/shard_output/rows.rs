@@ -44,6 +44,8 @@ pub struct MpiRow {
     pub seq: Option<i64>,
     /// What a call that sends to its peer also receives.
     pub receive: Option<MpiReceive>,
+    /// Stack id of the matched probe whose message the call receives.
+    pub probe_stack: Option<i64>,
 }
 
 /// Columns of an RCCL call besides those of an [`EventSpan`].

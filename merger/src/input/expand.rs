@@ -106,7 +106,7 @@ impl BuiltinString {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 15] = [
+pub(super) const ARGS: [(&str, &str, &str); 16] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -122,9 +122,10 @@ pub(super) const ARGS: [(&str, &str, &str); 15] = [
     ("recvtag", "recvtag", "int"),
     ("recvbytes", "recvbytes", "size_t"),
     ("init_stack_id", "init_stack_id", "uint64_t"),
+    ("probe_stack_id", "probe_stack_id", "uint64_t"),
 ];
 /// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
-pub(crate) const STACK_ARGS: [&str; 1] = ["init_stack_id"];
+pub(crate) const STACK_ARGS: [&str; 2] = ["init_stack_id", "probe_stack_id"];
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
 

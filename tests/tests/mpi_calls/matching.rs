@@ -115,6 +115,27 @@ fn check_persistent(run: &Run, trace: &Trace) {
     }
 }
 
+/// Receives of messages of matched probes have the communicator, source and tag of these.
+fn check_probes(run: &Run, trace: &Trace) {
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let mut found = calls(recorded, "MPI_Mrecv");
+        found.extend(calls(recorded, "MPI_Imrecv"));
+        found.sort_by_key(|call| number(call, "start"));
+        let values: Vec<_> = found.iter().map(|call| [number(call, "peer"), number(call, "tag")]).collect();
+        let expected: Vec<_> =
+            facts(run, rank, "probed").iter().map(|fact| [Some(fact[0]), Some(fact[1])]).collect();
+        assert_eq!((values.len(), values), (4, expected), "rank {rank}");
+        for call in found {
+            let is_probe = |probe: &&Row| number(probe, "stack_id") == number(call, "probe_stack_id");
+            let probe = recorded.calls.iter().find(is_probe).unwrap_or_else(|| panic!("{call:?}"));
+            assert!(["MPI_Mprobe", "MPI_Improbe"].contains(&text(probe, "name_id")), "{probe:?}");
+            for column in ["comm_id", "peer", "tag"] {
+                assert_eq!(text(probe, column), text(call, column), "rank {rank}: {call:?}");
+            }
+        }
+    }
+}
+
 /// Number of args of this name in a merged database whose value is the stack id of a call of a function.
 fn linked(database: &Database, arg: &str, function: &str) -> i64 {
     database.number(&format!(
@@ -131,7 +152,10 @@ fn check_database(run: &Run) {
     let database = Database::open(&output);
     let ranks = RANKS as i64;
     assert_eq!(linked(&database, "init_stack_id", "MPI_%_init"), 20 * ranks, "{merged}");
-    for (arg, rows) in [("source", 11), ("recvtag", 11), ("recvbytes", 11), ("init_stack_id", 20)] {
+    assert_eq!(linked(&database, "probe_stack_id", "MPI_%probe"), 4 * ranks, "{merged}");
+    for (arg, rows) in
+        [("source", 11), ("recvtag", 11), ("recvbytes", 11), ("init_stack_id", 20), ("probe_stack_id", 4)]
+    {
         let found = database.number(&format!("SELECT count(*) FROM rocpd_arg WHERE name = '{arg}'"));
         assert_eq!(found, rows * ranks, "{arg}: {merged}");
     }
@@ -145,6 +169,7 @@ fn check_matching(family: Family) {
     check_wildcards(&run, &trace);
     check_exchanges(&run, &trace);
     check_persistent(&run, &trace);
+    check_probes(&run, &trace);
     check_database(&run);
 }
 

@@ -210,6 +210,22 @@ impl CallOutcome<'_> {
         }
     }
 
+    /// Records that the call, a matched probe, has found a message.
+    #[inline]
+    pub(crate) fn message_found(&mut self, message: u64) {
+        if self.is_entered {
+            self.producer.mpi_message_found(self.time, message);
+        }
+    }
+
+    /// Records that the call receives the message of a matched probe.
+    #[inline]
+    pub(crate) fn message_received(&mut self, message: u64) {
+        if self.is_entered {
+            self.producer.mpi_message_received(self.time, message);
+        }
+    }
+
     /// Records that the call has created a persistent request.
     #[inline]
     pub(crate) fn prepared(&mut self, request: u64) {

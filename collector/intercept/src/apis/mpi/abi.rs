@@ -241,7 +241,7 @@ impl MpiAbi {
             return handle as u32 as usize;
         }
         let Some(address) = convert.address() else { return 0 };
-        // SAFETY: the three functions below have this type in Open MPI, and check the range of the
+        // SAFETY: the four functions below have this type in Open MPI, and check the range of the
         // number that they get.
         unsafe {
             std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> MpiHandle>(address)(handle)
@@ -305,6 +305,7 @@ static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_siz
 pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Some(&MPI));
 pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Some(&MPI));
 pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Some(&MPI));
+pub(super) static MESSAGE_F2C: RealFunction = RealFunction::new(c"PMPI_Message_f2c", Some(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {

@@ -2,8 +2,8 @@
 //! counts (`MPI_Send_c`), and in Fortran, where everything is passed by address.
 
 use super::abi::{
-    COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MpiAbi, MpiHandle,
-    MpiPointer, REQUEST_F2C, TYPE_F2C,
+    COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MESSAGE_F2C, MpiAbi,
+    MpiHandle, MpiPointer, REQUEST_F2C, TYPE_F2C,
 };
 use super::narrow::{ArrayLength, NarrowedArguments};
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
@@ -113,6 +113,8 @@ same_in_c! {
     CommPlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&COMM_F2C) } }
     /// One or more requests, in an array.
     Requests(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&REQUEST_F2C) } }
+    /// Address of a message of a matched probe, for input or output.
+    MessagePlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&MESSAGE_F2C) } }
     /// Address of a number or a logical value.
     IntPlace(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 0 } }
     /// Address of the indices of requests. Fortran counts from 1.

@@ -23,6 +23,18 @@ pub(super) struct CallArguments {
     pub(super) effect: CallEffect,
     /// What a call that sends to its peer also receives.
     pub(super) receive: Option<ReceiveArguments>,
+    /// Use of a matched probe's message.
+    pub(super) message: MessageUse,
+}
+
+/// What a call does with the message of a matched probe.
+#[derive(Clone, Copy)]
+pub(super) enum MessageUse {
+    None,
+    /// Finds it.
+    Finds(HandleArray),
+    /// Receives it.
+    Receives(HandleArray),
 }
 
 /// The arguments for the receive half of a call.
@@ -115,6 +127,7 @@ pub(super) fn plain() -> CallArguments {
         is_of_neighbours: false,
         effect: CallEffect::Nothing,
         receive: None,
+        message: MessageUse::None,
     }
 }
 
@@ -132,6 +145,12 @@ pub(super) fn message(
 /// Makes a call that probes for a message of a peer.
 pub(super) fn probe(peer: c_int, tag: c_int, comm: MpiHandle) -> CallArguments {
     CallArguments { comm: Some(comm), peer: Some(peer), tag: Some(tag), ..plain() }
+}
+
+/// Makes a call that receives the message of a matched probe.
+pub(super) fn receives(count: i64, datatype: MpiHandle, message: HandleArray) -> CallArguments {
+    let volume = DataVolume::Elements(count, datatype);
+    CallArguments { volume, message: MessageUse::Receives(message), ..plain() }
 }
 
 /// Makes a collective call without a root.
@@ -158,6 +177,11 @@ impl CallArguments {
     /// Adds an effect on requests or communicators.
     pub(super) fn and(self, effect: CallEffect) -> CallArguments {
         CallArguments { effect, ..self }
+    }
+
+    /// Adds the message that a matched probe finds.
+    pub(super) fn finds(self, message: HandleArray) -> CallArguments {
+        CallArguments { message: MessageUse::Finds(message), ..self }
     }
 
     /// Adds the receive half.

@@ -1,9 +1,10 @@
 //! Start and end of MPI, and messages.
 
 use super::argument::{
-    Address, ArgumentKind, Buffer, Comm, Datatype, ElementCount, Int, IntPlace, Requests, Status,
+    Address, ArgumentKind, Buffer, Comm, Datatype, ElementCount, Int, IntPlace, MessagePlace, Requests,
+    Status,
 };
-use super::call::{CallArguments, CallEffect, DataVolume, message, plain, probe};
+use super::call::{CallArguments, CallEffect, message, plain, probe, receives};
 use super::{c_function, fortran_functions, mpi_functions};
 
 mpi_functions! { plain:
@@ -76,13 +77,11 @@ mpi_functions! { counted:
         comm: Comm, status: Status,
     ) => message(count, datatype, dest, sendtag, comm).and_receives(count, datatype, source, recvtag, status);
     MPI_Mrecv mpi_mrecv(
-        buf: Buffer, count: ElementCount, datatype: Datatype, message: Address, status: Status,
-    ) => CallArguments {
-        volume: DataVolume::Elements(count, datatype), effect: CallEffect::Receives(None, status), ..plain()
-    };
+        buf: Buffer, count: ElementCount, datatype: Datatype, message: MessagePlace, status: Status,
+    ) => receives(count, datatype, message).and(CallEffect::Receives(None, status));
     MPI_Imrecv mpi_imrecv(
-        buf: Buffer, count: ElementCount, datatype: Datatype, message: Address, request: Requests,
-    ) => CallArguments { volume: DataVolume::Elements(count, datatype), effect: CallEffect::Starts(request), ..plain() };
+        buf: Buffer, count: ElementCount, datatype: Datatype, message: MessagePlace, request: Requests,
+    ) => receives(count, datatype, message).and(CallEffect::Starts(request));
 }
 
 mpi_functions! { plain:
@@ -90,9 +89,9 @@ mpi_functions! { plain:
         => probe(source, tag, comm).and(CallEffect::Receives(None, status));
     MPI_Iprobe mpi_iprobe(source: Int, tag: Int, comm: Comm, flag: IntPlace, status: Status)
         => probe(source, tag, comm).and(CallEffect::Receives(Some(flag), status));
-    MPI_Mprobe mpi_mprobe(source: Int, tag: Int, comm: Comm, message: Address, status: Status)
-        => probe(source, tag, comm).and(CallEffect::Receives(None, status));
+    MPI_Mprobe mpi_mprobe(source: Int, tag: Int, comm: Comm, message: MessagePlace, status: Status)
+        => probe(source, tag, comm).finds(message).and(CallEffect::Receives(None, status));
     MPI_Improbe mpi_improbe(
-        source: Int, tag: Int, comm: Comm, flag: IntPlace, message: Address, status: Status,
-    ) => probe(source, tag, comm).and(CallEffect::Receives(Some(flag), status));
+        source: Int, tag: Int, comm: Comm, flag: IntPlace, message: MessagePlace, status: Status,
+    ) => probe(source, tag, comm).finds(message).and(CallEffect::Receives(Some(flag), status));
 }

@@ -1,7 +1,7 @@
 //! Runs one call of an MPI function: records it, passes it on, and records its outcome.
 
 use super::abi::{MpiAbi, MpiHandle, MpiPointer, is_known};
-use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
+use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests, MessageUse};
 use super::narrow::{WaitingRequests, has_held_arrays};
 use super::new_communicator::world;
 use super::own_statuses::{OwnStatuses, WILDCARDS};
@@ -62,6 +62,8 @@ struct Before {
     communicator: u64,
     /// The request of the call.
     request: MpiHandle,
+    /// The message that the call receives.
+    message: MpiHandle,
     /// Requests with arrays of ours.
     waiting: Option<WaitingRequests>,
 }
@@ -70,7 +72,7 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     // Reading arguments may call MPI, which may change errno.
     let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
-    let mut before = Before { ordinal: 0, communicator: 0, request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, communicator: 0, request: 0, message: 0, waiting: None };
     if let CallEffect::Completes(requests, count, ..) = call.effect
         && has_held_arrays()
     {
@@ -82,6 +84,9 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     let seq = call.seq();
     if inside.is_recorded() {
         inside.begin_mpi(&call.resolve(seq));
+    }
+    if let MessageUse::Receives(message) = call.message {
+        before.message = message.one();
     }
     match call.effect {
         CallEffect::Completes(requests, count, ..) => {
@@ -136,6 +141,20 @@ static SENDS: CommunicatorTable = CommunicatorTable::new();
 
 /// Records the effects of a call that succeeded.
 fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
+    note_effect(call, before, outcome);
+    let abi = MpiAbi::get();
+    match (call.message, call.effect) {
+        (MessageUse::Finds(message), CallEffect::Receives(flag, _))
+            if flag.is_none_or(AnswerPlaces::is_true) =>
+        {
+            outcome.message_found(abi.number(message.one()));
+        }
+        (MessageUse::Receives(_), _) => outcome.message_received(abi.number(before.message)),
+        _ => {}
+    }
+}
+
+fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
     let abi = MpiAbi::get();
     match call.effect {
         CallEffect::Nothing => {}
