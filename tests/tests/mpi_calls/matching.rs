@@ -3,6 +3,7 @@
 
 use super::{Family, Mpich, OpenMpi, RANKS, RankTrace, Row, Run, Trace, number, runs, text};
 use rpd_tests::harness::{Database, binary, rpd_merge, skip};
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
@@ -159,6 +160,30 @@ fn check_database(run: &Run) {
         let found = database.number(&format!("SELECT count(*) FROM rocpd_arg WHERE name = '{arg}'"));
         assert_eq!(found, rows * ranks, "{arg}: {merged}");
     }
+    check_metadata(&database);
+}
+
+/// The metadata have the process of each rank of a communicator, and the bounds of the clocks.
+fn check_metadata(database: &Database) {
+    let metadata = database.metadata();
+    let value = |tag: &str| serde_json::from_str::<Json>(&metadata[tag][0]).unwrap();
+    let communicators = value("rpd.communicators");
+    let world = communicators.as_array().unwrap().iter().find(|one| one["name"] == "MPI_COMM_WORLD").unwrap();
+    assert_eq!((&world["size"], world.get("side")), (&json!(RANKS), None));
+    let [run] = &world["ranks"].as_array().unwrap()[..] else { panic!("{world}") };
+    let [first, count, process, stride] = [0, 1, 2, 3].map(|place| run[place].as_i64().unwrap());
+    assert_eq!((first, count), (0, RANKS as i64));
+    for rank in 0..count {
+        let query = format!(
+            "SELECT json_extract(extdata, '$.rpd.rank') FROM rocpd_info_process WHERE id = {}",
+            process + rank * stride
+        );
+        assert_eq!(database.number(&query), rank, "{world}");
+    }
+    // All ranks read one clock.
+    let bounds = value("rpd.clock.error_bounds");
+    let [clock] = &bounds.as_array().unwrap()[..] else { panic!("{bounds}") };
+    assert_eq!((&clock["error_bound_ns"], &clock["certain_bound_ns"]), (&json!([0]), &json!([0])));
 }
 
 fn check_matching(family: Family) {
