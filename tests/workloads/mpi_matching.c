@@ -6,6 +6,8 @@
  *       requested SOURCE TAG 0 0         non-blocking ones, in the order of their starts
  *       prepared TAG STARTS 0 0          persistent requests, by the tag with which they were created
  *       probed SOURCE TAG 0 0            receives of messages of matched probes, in order
+ *       side SIDE SIZE 0 0               intercommunicators
+ *       near SOURCE SOURCE DESTINATION DESTINATION      neighbours of communicators with a topology, in order
  *       exchanged DESTINATION SOURCE TAG ROOM      MPI_Sendrecv and MPI_Sendrecv_replace
  */
 #define _GNU_SOURCE
@@ -188,6 +190,45 @@ static void probes(void)
     MPI_Barrier(W);
 }
 
+/* Communicators of which the sides or the neighbours are known. */
+static void communicators(void)
+{
+    MPI_Comm half, inter, cart, graph, dist, copy;
+
+    /* Rank 1 leads the higher side of one process, rank 0 the lower one of three. */
+    MPI_Comm_split(W, me == 1, 0, &half);
+    MPI_Intercomm_create(half, 0, W, me == 1 ? 0 : 1, 5, &inter);
+    fact("side", me == 1, me == 1 ? 1 : 3, 0, 0);
+    MPI_Comm_dup(inter, &copy);
+    fact("side", me == 1, me == 1 ? 1 : 3, 0, 0);
+    MPI_Comm_free(&copy);
+
+    /* Not periodic: the ends have one neighbour. */
+    int dims[1] = { RANKS }, periods[1] = { 0 };
+    MPI_Cart_create(W, 1, dims, periods, 0, &cart);
+    int before = me ? me - 1 : -1, after = me + 1 < RANKS ? me + 1 : -1;
+    fact("near", before, after, before, after);
+    MPI_Comm_dup(cart, &copy);
+    fact("near", before, after, before, after);
+    MPI_Comm_free(&copy);
+
+    int index[RANKS] = { 2, 4, 6, 8 }, edges[2 * RANKS];
+    for (int rank = 0; rank < RANKS; rank++)
+        edges[2 * rank] = (rank + RANKS - 1) % RANKS, edges[2 * rank + 1] = (rank + 1) % RANKS;
+    MPI_Graph_create(W, RANKS, index, edges, 0, &graph);
+    fact("near", left, right, left, right);
+
+    int sources[2] = { left, me }, destinations[2] = { right, me };
+    MPI_Dist_graph_create_adjacent(W, 2, sources, MPI_UNWEIGHTED, 2, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL,
+                                   0, &dist);
+    fact("near", left, me, right, me);
+    MPI_Comm_free(&dist);
+    MPI_Comm_free(&graph);
+    MPI_Comm_free(&cart);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+}
+
 int main(int argc, char **argv)
 {
     char path[4096];
@@ -204,6 +245,7 @@ int main(int argc, char **argv)
     exchanges();
     persistent();
     probes();
+    communicators();
     MPI_Finalize();
     return fclose(facts);
 }

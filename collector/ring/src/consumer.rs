@@ -5,8 +5,8 @@ use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MPI_ENTER_BOTH, MpiCall,
-    NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall, RecordedLibrary, RequestCompletion,
-    RingEvent, RingRecord, kind,
+    NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
+    RecordedLibrary, RequestCompletion, RingEvent, RingRecord, TO_NEIGHBOURS, kind,
 };
 use crate::wakeup::{self, RingWakeup};
 use std::array;
@@ -160,6 +160,15 @@ impl RingConsumer {
                 let (library, handle) = (library(flags & NAME_OF_RCCL), self.load(at + 2));
                 let name = self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
                 RingEvent::CommunicatorName { library, handle, name }
+            }
+            kind::NEIGHBOURS if bytes >= HANDLE && aux.is_multiple_of(4) => {
+                let direction = match flags & TO_NEIGHBOURS {
+                    0 => NeighbourDirection::Sources,
+                    _ => NeighbourDirection::Destinations,
+                };
+                let handle = self.load(at + 2);
+                let ranks = self.read_name(at + 3, aux, flags & !CUT, bytes - 24).ok_or(bad)?;
+                RingEvent::Neighbours { handle, direction, ranks }
             }
             kind::COMM_FREE if bytes == HANDLE => {
                 let library = library(flags & OF_RCCL);

@@ -5,8 +5,8 @@ use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
-    RecordedLibrary, RequestCompletion, first_word, kind,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED,
+    RcclCall, RecordedLibrary, RequestCompletion, TO_NEIGHBOURS, first_word, kind,
 };
 use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -148,6 +148,20 @@ impl RingProducer {
     pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
         let (flags, words) = made.words();
         let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
+        self.count_if_not(stored, DroppedKind::Communicator)
+    }
+
+    /// Neighbours in the topology of a communicator, at most [`crate::layout::MAX_NEIGHBOURS`], whose creation is
+    /// recorded next.
+    pub fn neighbours(
+        &mut self,
+        time: i64,
+        handle: u64,
+        direction: NeighbourDirection,
+        ranks: &[u8],
+    ) -> bool {
+        let flags = if direction == NeighbourDirection::Destinations { TO_NEIGHBOURS } else { 0 };
+        let stored = self.named(kind::NEIGHBOURS, flags, time, Some(handle), ranks, 0);
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 

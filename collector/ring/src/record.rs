@@ -22,18 +22,20 @@
 //! | 7 | MPI exit | |
 //! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it, or created it if it is persistent |
 //! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
-//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 unused |
+//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 side: 0 none, 1 low, 2 high |
 //! | 11 | communicator's name | 8 handle, name |
 //! | 12 | communicator freed | 8 handle, 8 unused |
 //! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
 //! | 14 | RCCL exit | |
 //! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
 //! | 16 | MPI message | 8 message, 8 unused: the innermost open call, a matched probe, has found it, or receives it |
+//! | 17 | neighbours of a communicator that follows | 8 handle, ranks of 4 bytes each as a name |
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
 //! and tag of what it also receives;
 //! of an MPI request bit 0: it was created; of an MPI message bit 0: it is received; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
+//! neighbours bit 1: destinations, not sources; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
@@ -76,6 +78,8 @@ pub(crate) const HANDLE: u64 = 32;
 pub(crate) const OF_RCCL: u8 = 0x80;
 /// The same flag in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
+/// Flag of neighbours: they are destinations.
+pub(crate) const TO_NEIGHBOURS: u8 = 2;
 /// Bytes of the longest record.
 pub(crate) const MAX_RECORD_BYTES: u64 = (24 + MAX_NAME_BYTES as u64).next_multiple_of(16);
 
@@ -97,6 +101,7 @@ pub(crate) mod kind {
     pub(crate) const RCCL_EXIT: u8 = 14;
     pub(crate) const MPI_FREED: u8 = 15;
     pub(crate) const MPI_MESSAGE: u8 = 16;
+    pub(crate) const NEIGHBOURS: u8 = 17;
 }
 
 /// Arguments of an MPI call.
@@ -225,6 +230,18 @@ pub struct NewCommunicator {
     /// Its ordinal among those created from its parent, from 1, whether or not others were recorded or belong
     /// to this rank.
     pub ordinal: u32,
+    /// Side of an intercommunicator to which this process belongs: 0 if its own leader has the lower rank in
+    /// `MPI_COMM_WORLD`, 1 if the other one has.
+    pub side: Option<u8>,
+}
+
+/// Direction of messages between neighbours in a topology.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NeighbourDirection {
+    /// Neighbours that send to this process.
+    Sources,
+    /// Neighbours to which this process sends.
+    Destinations,
 }
 
 /// One record.
@@ -272,6 +289,15 @@ pub enum RingEvent<'a> {
     MpiFreed(u64),
     /// A communicator was created.
     NewCommunicator(NewCommunicator),
+    /// A communicator that the next record of the thread creates has a topology.
+    Neighbours {
+        /// Handle of the communicator.
+        handle: u64,
+        /// To which neighbours this process sends, or from which it receives.
+        direction: NeighbourDirection,
+        /// Their ranks in the communicator, 4 bytes each, in MPI's order; -1 for none.
+        ranks: &'a [u8],
+    },
     /// A communicator was named.
     CommunicatorName {
         /// Library of the communicator.
@@ -440,14 +466,14 @@ impl NewCommunicator {
             self.id,
             pair(size, rank),
             signed_pair(Some(self.leader), Some(self.tag)),
-            u64::from(self.ordinal),
+            pair(self.ordinal, self.side.map_or(0, |side| u32::from(side) + 1)),
         ];
         (self.birth as u8 | there << 4 | of_rccl, words)
     }
 
     /// The reverse of [`NewCommunicator::words`].
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 6]) -> Option<NewCommunicator> {
-        let (leader, tag) = halves(words[4]);
+        let ((leader, tag), (ordinal, side)) = (halves(words[4]), halves(words[5]));
         Some(NewCommunicator {
             library: if flags & OF_RCCL == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl },
             function,
@@ -458,7 +484,8 @@ impl NewCommunicator {
             size_rank: (flags >> 4 & 1 == 1).then_some(halves(words[3])),
             leader: leader as i32,
             tag: tag as i32,
-            ordinal: words[5] as u32,
+            ordinal,
+            side: side.checked_sub(1).and_then(|side| u8::try_from(side).ok()).filter(|side| *side < 2),
         })
     }
 }

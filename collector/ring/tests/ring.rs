@@ -4,12 +4,13 @@
 use proptest::prelude::*;
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{
-    DropCause, DroppedKind, HEADER_BYTES, MAX_NAME_BYTES, MIN_RING_BYTES, identity_bytes, ring_bytes,
+    DropCause, DroppedKind, HEADER_BYTES, MAX_NAME_BYTES, MAX_NEIGHBOURS, MIN_RING_BYTES, identity_bytes,
+    ring_bytes,
 };
 use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
-    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, MpiReceive, NewCommunicator, RcclCall, RecordedLibrary,
-    RequestCompletion, RingEvent, RingRecord,
+    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, MpiReceive, NeighbourDirection, NewCommunicator,
+    RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{
     RingConsumer, RingProducer, identity,
@@ -41,6 +42,7 @@ enum Event {
     Done(i64, RequestCompletion),
     Freed(i64, u64),
     Made(i64, NewCommunicator),
+    Neighbours(i64, u64, NeighbourDirection, Vec<u8>),
     Named(i64, RecordedLibrary, u64, Vec<u8>),
     Gone(i64, RecordedLibrary, u64),
     RcclEnter(i64, RcclCall),
@@ -63,6 +65,9 @@ fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
         RingEvent::MpiDone(completion) => Event::Done(time, completion),
         RingEvent::MpiFreed(request) => Event::Freed(time, request),
         RingEvent::NewCommunicator(made) => Event::Made(time, made),
+        RingEvent::Neighbours { handle, direction, ranks } => {
+            Event::Neighbours(time, handle, direction, ranks.to_vec())
+        }
         RingEvent::CommunicatorName { library, handle, name } => {
             Event::Named(time, library, handle, name.to_vec())
         }
@@ -135,7 +140,9 @@ fn every_kind_comes_out_as_it_went_in() {
         leader: -1,
         tag: i32::MIN,
         ordinal: u32::MAX,
+        side: None,
     };
+    let sides = [Some(0), Some(1)].map(|side| NewCommunicator { side, ..made });
     let bare = NewCommunicator {
         library: RecordedLibrary::Mpi,
         birth: CommunicatorBirth::Collective,
@@ -173,6 +180,10 @@ fn every_kind_comes_out_as_it_went_in() {
     producer.rccl_exit(19);
     assert!(exchanges.iter().all(|exchange| producer.mpi_enter(20, exchange)));
     assert!(producer.mpi_prepared(21, u64::MAX));
+    assert!(sides.iter().all(|made| producer.new_communicator(24, made)));
+    let ranks = vec![7; 4 * MAX_NEIGHBOURS];
+    assert!(producer.neighbours(25, 5, NeighbourDirection::Destinations, &ranks));
+    assert!(producer.neighbours(26, 5, NeighbourDirection::Sources, &ranks[..12]));
     assert!(producer.mpi_message_found(22, 1) && producer.mpi_message_received(23, 2));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
@@ -198,6 +209,10 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Enter(20, exchanges[1]),
         Event::Enter(20, exchanges[2]),
         Event::Prepared(21, u64::MAX),
+        Event::Made(24, sides[0]),
+        Event::Made(24, sides[1]),
+        Event::Neighbours(25, 5, NeighbourDirection::Destinations, ranks.clone()),
+        Event::Neighbours(26, 5, NeighbourDirection::Sources, ranks[..12].to_vec()),
         Event::Found(22, 1),
         Event::Received(23, 2),
     ];

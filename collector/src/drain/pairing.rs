@@ -3,10 +3,12 @@
 use super::communicators::KnownCommunicators;
 use super::outbox::RowOutbox;
 use super::requests::{PendingRequests, StartedRequest};
-use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
+use crate::shard_output::{
+    CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow, TopologyNeighbours,
+};
 use rpd_ring::record::{
-    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingEvent,
-    RingRecord,
+    CommunicatorBirth, MpiCall, NeighbourDirection, NewCommunicator, RcclCall, RecordedLibrary,
+    RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
@@ -59,6 +61,8 @@ pub(super) struct ProcessPairing {
     requests: PendingRequests,
     /// Messages that matched probes have found and no call has received yet, by handle.
     messages: HashMap<u64, FoundMessage>,
+    /// Neighbours in communicators whose creation is the next record of their thread, by handle.
+    neighbours: HashMap<u64, TopologyNeighbours>,
     /// Size of `MPI_COMM_WORLD`, until it is taken.
     world_size: Option<u32>,
 }
@@ -184,12 +188,24 @@ impl ProcessPairing {
                 let name = out.function(made.library, made.function).ok_or(RejectedRecord)?;
                 self.communicator(log, thread, time, name, &made, out);
             }
+            RingEvent::Neighbours { handle, direction, ranks } => {
+                if self.neighbours.len() < MAX_OPEN_SPANS || self.neighbours.contains_key(&handle) {
+                    let of_one = self.neighbours.entry(handle).or_default();
+                    let list = match direction {
+                        NeighbourDirection::Sources => &mut of_one.sources,
+                        NeighbourDirection::Destinations => &mut of_one.destinations,
+                    };
+                    *list = Some(rank_list(ranks));
+                }
+            }
             RingEvent::CommunicatorName { library, handle, name } => {
                 let known = self.communicators.get(library, handle, out);
                 let row = CommunicatorRow {
                     comm: known.name,
                     label: Some(out.name(name)),
                     size_rank: known.size_rank,
+                    side: known.side,
+                    neighbours: TopologyNeighbours::default(),
                 };
                 let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
                 out.push(OutputItem::Communicator(span, row));
@@ -284,9 +300,11 @@ impl ProcessPairing {
         if made.birth == CommunicatorBirth::World {
             self.world_size = made.size_rank.map(|(size, _)| size);
         }
+        let neighbours = self.neighbours.remove(&made.handle).unwrap_or_default();
         // After a split this rank may have no new communicator.
         let Some(comm) = self.communicators.add(made, out) else { return };
-        let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
+        let row =
+            CommunicatorRow { comm, label: None, size_rank: made.size_rank, side: made.side, neighbours };
         let span = self.in_call(log, thread, time, name);
         out.push(OutputItem::Communicator(span, row));
         self.release(made.library, made.handle, out);
@@ -429,6 +447,13 @@ fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
         bytes,
         seq: call.seq.map(i64::from),
     }
+}
+
+/// Converts ranks of 4 bytes each to a JSON list.
+fn rank_list(ranks: &[u8]) -> Box<str> {
+    let ranks = ranks.chunks_exact(4).map(|bytes| bytes.try_into().map_or(-1, i32::from_le_bytes));
+    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
+    format!("[{}]", ranks.join(",")).into()
 }
 
 /// Adds the communicator to the row of a call.
@@ -582,6 +607,35 @@ mod tests {
     }
 
     #[test]
+    fn a_communicator_has_its_side_and_neighbours() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let made = |handle, side| {
+            RingEvent::NewCommunicator(NewCommunicator { handle, side, ..NewCommunicator::default() })
+        };
+        let ranks = [3i32, -1].map(i32::to_le_bytes).concat();
+        let of_five = |direction, ranks| RingEvent::Neighbours { handle: 5, direction, ranks };
+        let events = [
+            of_five(NeighbourDirection::Sources, &ranks),
+            of_five(NeighbourDirection::Destinations, &ranks[..4]),
+            made(5, None),
+            made(6, Some(1)),
+        ];
+        for event in events {
+            process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Communicator(_, row) => {
+                Some((row.side, row.neighbours.sources.as_deref(), row.neighbours.destinations.as_deref()))
+            }
+            _ => None,
+        });
+        let expected = [(None, Some("[3,-1]"), Some("[3]")), (Some(1), None, None)];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+        assert!(process.neighbours.is_empty());
+    }
+
+    #[test]
     fn a_status_fills_in_what_a_call_receives() {
         let (any, sent) = (MpiReceive { bytes: Some(64), ..MpiReceive::default() }, Some(3));
         let exchange = MpiCall {
@@ -622,6 +676,7 @@ mod tests {
             leader: 0,
             tag: 0,
             ordinal,
+            side: None,
         };
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let mut process = ProcessPairing::new(1);

@@ -103,12 +103,15 @@ impl ItemRows<'_> {
                 let row = [thread, time, name, stack, parent, int(*peer), int(*tag), bytes, init_stack];
                 self.writer.push(span.source, MPI_REQUEST, &row)?;
             }
-            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
+            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank, side, neighbours }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 let (comm, label) = (self.name(Some(*comm)), self.name(*label));
                 let size = Value::from(size_rank.map(|(size, _)| i64::from(size)));
                 let rank = Value::from(size_rank.map(|(_, rank)| i64::from(rank)));
-                let row = [thread, time, name, stack, parent, comm, label, size, rank];
+                let side = Value::from(side.map(i64::from));
+                let (sources, destinations) = (text(&neighbours.sources), text(&neighbours.destinations));
+                let row =
+                    [thread, time, name, stack, parent, comm, label, size, rank, side, sources, destinations];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
             OutputItem::MetricsDescription(description) => description.write(self.writer)?,
@@ -143,6 +146,10 @@ impl ItemRows<'_> {
     fn name(&self, name: Option<NameId>) -> Value<'static> {
         Value::from(name.and_then(|name| self.names.get(name.0 as usize)).copied())
     }
+}
+
+fn text(text: &Option<Box<str>>) -> Value<'_> {
+    text.as_ref().map_or(Value::Null, |text| Value::Text(text.as_bytes()))
 }
 
 fn int(value: Option<i32>) -> Value<'static> {

@@ -81,7 +81,7 @@ pub struct RequestRow {
 }
 
 /// Columns of a communicator besides those of an [`EventSpan`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommunicatorRow {
     /// The name by which calls refer to it.
     pub comm: NameId,
@@ -89,6 +89,19 @@ pub struct CommunicatorRow {
     pub label: Option<NameId>,
     /// Number of its ranks, and rank of this process in it.
     pub size_rank: Option<(u32, u32)>,
+    /// Side of an intercommunicator: 0 or 1.
+    pub side: Option<u8>,
+    /// Neighbours in a topology.
+    pub neighbours: TopologyNeighbours,
+}
+
+/// Ranks of the neighbours of a process in a topology, each as a JSON list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TopologyNeighbours {
+    /// Neighbours that send to the process.
+    pub sources: Option<Box<str>>,
+    /// Neighbours to which the process sends.
+    pub destinations: Option<Box<str>>,
 }
 
 /// An item to write.

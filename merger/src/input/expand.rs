@@ -106,7 +106,7 @@ impl BuiltinString {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 16] = [
+pub(super) const ARGS: [(&str, &str, &str); 19] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -123,6 +123,9 @@ pub(super) const ARGS: [(&str, &str, &str); 16] = [
     ("recvbytes", "recvbytes", "size_t"),
     ("init_stack_id", "init_stack_id", "uint64_t"),
     ("probe_stack_id", "probe_stack_id", "uint64_t"),
+    ("side", "side", "int"),
+    ("sources", "sources", "int[]"),
+    ("destinations", "destinations", "int[]"),
 ];
 /// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
 pub(crate) const STACK_ARGS: [&str; 2] = ["init_stack_id", "probe_stack_id"];

@@ -137,6 +137,32 @@ fn check_probes(run: &Run, trace: &Trace) {
     }
 }
 
+/// Intercommunicators have a side, and communicators with a topology the neighbours.
+fn check_communicators(run: &Run, trace: &Trace) {
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let mut rows: Vec<_> = recorded.communicators.iter().collect();
+        rows.sort_by_key(|row| number(row, "timestamp"));
+        let sides: Vec<_> = rows
+            .iter()
+            .filter(|row| row["side"].is_some())
+            .map(|row| ["side", "size"].map(|column| number(row, column)))
+            .collect();
+        let expected: Vec<_> =
+            facts(run, rank, "side").iter().map(|fact| [Some(fact[0]), Some(fact[1])]).collect();
+        assert_eq!((sides.len(), sides), (2, expected), "rank {rank}");
+        let near: Vec<_> = rows
+            .iter()
+            .filter(|row| row["sources"].is_some() || row["destinations"].is_some())
+            .map(|row| ["sources", "destinations"].map(|column| text(row, column).to_owned()))
+            .collect();
+        let expected: Vec<_> = facts(run, rank, "near")
+            .iter()
+            .map(|[a, b, c, d]| [format!("[{a},{b}]"), format!("[{c},{d}]")])
+            .collect();
+        assert_eq!((near.len(), near), (4, expected), "rank {rank}");
+    }
+}
+
 /// Number of args of this name in a merged database whose value is the stack id of a call of a function.
 fn linked(database: &Database, arg: &str, function: &str) -> i64 {
     database.number(&format!(
@@ -154,9 +180,16 @@ fn check_database(run: &Run) {
     let ranks = RANKS as i64;
     assert_eq!(linked(&database, "init_stack_id", "MPI_%_init"), 20 * ranks, "{merged}");
     assert_eq!(linked(&database, "probe_stack_id", "MPI_%probe"), 4 * ranks, "{merged}");
-    for (arg, rows) in
-        [("source", 11), ("recvtag", 11), ("recvbytes", 11), ("init_stack_id", 20), ("probe_stack_id", 4)]
-    {
+    for (arg, rows) in [
+        ("source", 11),
+        ("recvtag", 11),
+        ("recvbytes", 11),
+        ("init_stack_id", 20),
+        ("probe_stack_id", 4),
+        ("side", 2),
+        ("sources", 4),
+        ("destinations", 4),
+    ] {
         let found = database.number(&format!("SELECT count(*) FROM rocpd_arg WHERE name = '{arg}'"));
         assert_eq!(found, rows * ranks, "{arg}: {merged}");
     }
@@ -180,6 +213,15 @@ fn check_metadata(database: &Database) {
         );
         assert_eq!(database.number(&query), rank, "{world}");
     }
+    // Both sides of an intercommunicator, one of them with one process.
+    let inter = |side: u8| {
+        let is_side =
+            |one: &&Json| one["name"].as_str().unwrap().starts_with("inter/") && one["side"] == json!(side);
+        communicators.as_array().unwrap().iter().find(is_side).unwrap()
+    };
+    assert_eq!((&inter(0)["size"], &inter(1)["size"]), (&json!(3), &json!(1)));
+    assert_eq!(inter(1)["ranks"], json!([[0, 1, process + stride, 0]]));
+    assert_eq!(inter(0)["ranks"], json!([[0, 2, process, 2 * stride], [2, 1, process + 3 * stride, 0]]));
     // All ranks read one clock.
     let bounds = value("rpd.clock.error_bounds");
     let [clock] = &bounds.as_array().unwrap()[..] else { panic!("{bounds}") };
@@ -195,6 +237,7 @@ fn check_matching(family: Family) {
     check_exchanges(&run, &trace);
     check_persistent(&run, &trace);
     check_probes(&run, &trace);
+    check_communicators(&run, &trace);
     check_database(&run);
 }
 

@@ -4,7 +4,7 @@
 //! Rows do not repeat their node or process, because a block belongs to one process. `end` is NULL if the process
 //! died or called exec before the range or call ended.
 
-use super::columns::{int, reference, stack, string, time};
+use super::columns::{int, reference, stack, string, text, time};
 use super::rocpd::INFO_THREAD;
 use super::row_types::{MarkRow, TableRow};
 use super::table::{FIRST_CARRIED_TABLE, Table, TableId};
@@ -69,9 +69,12 @@ pub(super) fn tables() -> Vec<Table> {
     mpi_request.extend([int("peer"), int("tag"), int("bytes"), stack("init_stack_id")]);
 
     // `name_id` is the function that created or named the communicator; `stack_id` is the id of that call.
-    // `label_id` is the name that the program assigned.
+    // `label_id` is the name that the program assigned. `size` and `rank` are those of the own side of an
+    // intercommunicator; `side` is 0 if the leader of this side has the lower rank in `MPI_COMM_WORLD`, 1 for the
+    // other one. `sources` and `destinations` are JSON lists with the ranks of the neighbours in a topology.
     let mut communicator = mark.clone();
-    communicator.extend([string("comm_id"), string("label_id"), int("size"), int("rank")]);
+    communicator.extend([string("comm_id"), string("label_id"), int("size"), int("rank"), int("side")]);
+    communicator.extend([text("sources"), text("destinations")]);
 
     vec![
         table(RANGE, "range", range),

@@ -30,9 +30,10 @@ pub(super) fn text_bytes(rows: &Rows<Local>, strings: &ShardStrings) -> Vec<(Tab
         if filled == 0 {
             continue;
         }
-        let values = match is_string(column) {
-            true => each_text(cells, rows.len, &text_of),
-            false => digits(cells, rows.len).saturating_mul(filled),
+        let values = match cells {
+            Cells::Text(_) | Cells::Any(_) => of_cells(cells),
+            _ if is_string(column) => each_text(cells, rows.len, &text_of),
+            _ => digits(cells, rows.len).saturating_mul(filled),
         };
         args = args.saturating_add(values).saturating_add((name.len() + kind.len()) as u64 * filled);
     }

@@ -17,7 +17,7 @@
 //!   program requested a status, or may receive from any source or with any tag ([`own_statuses`]). Nothing
 //!   is recorded of a call that fails, although it may have completed some requests;
 //! * communicators: their creation, and how they were created, so that their ranks agree on a name; their
-//!   names and their end.
+//!   neighbours, their names and their end.
 //!
 //! # The forms of a function
 //!
@@ -44,6 +44,7 @@ mod point_to_point;
 mod pointers;
 mod requests;
 mod run;
+mod topology;
 
 /// Exports functions. Each entry has the name, the name of the Fortran form, and the arguments in the order
 /// of MPI's bindings; after the arrow follows the call to record. Entries in `counted` have a form for large

@@ -9,7 +9,7 @@ use super::pointers::{AnswerPlaces, StatusPlaces};
 use crate::interpose::inside::{CallOutcome, TracedCall};
 use crate::interpose::sequence::CommunicatorTable;
 use crate::runtime::errno;
-use rpd_ring::record::{RecordedLibrary, RequestCompletion};
+use rpd_ring::record::{NeighbourDirection, RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
 use std::{ptr, slice};
 
@@ -188,6 +188,12 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
                 started(outcome, request.one());
             }
             if let Some(made) = creation.outcome(call, before.ordinal) {
+                if let Some(mut neighbours) = creation.neighbours() {
+                    let (time, handle) = (outcome.time, made.handle);
+                    let (from, to) = (NeighbourDirection::Sources, NeighbourDirection::Destinations);
+                    outcome.producer.neighbours(time, handle, from, neighbours.sources());
+                    outcome.producer.neighbours(time, handle, to, neighbours.destinations());
+                }
                 outcome.producer.new_communicator(outcome.time, &made);
             }
         }
