@@ -4,7 +4,7 @@ use crate::header::RingHeader;
 use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MPI_ENTER_BOTH, MpiCall,
+    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, LONG_ENTER, MAX_RECORD_BYTES, MPI_ENTER, MpiCall,
     NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
     RecordedLibrary, RequestCompletion, RingEvent, RingRecord, TO_NEIGHBOURS, kind,
 };
@@ -141,7 +141,7 @@ impl RingConsumer {
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
             }
-            kind::MPI_ENTER if bytes == MPI_ENTER_BOTH => {
+            kind::MPI_ENTER if bytes == LONG_ENTER => {
                 RingEvent::MpiEnter(MpiCall::from_words_with(aux, flags, self.load_words(at + 2)))
             }
             kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
@@ -176,6 +176,9 @@ impl RingConsumer {
             }
             kind::RCCL_ENTER if bytes == MPI_ENTER => {
                 RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
+            }
+            kind::RCCL_ENTER if bytes == LONG_ENTER => {
+                RingEvent::RcclEnter(RcclCall::from_words_with(aux, flags, self.load_words(at + 2)))
             }
             kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
             kind::MPI_MESSAGE if bytes == HANDLE && flags == RECEIVED => {

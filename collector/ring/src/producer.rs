@@ -189,8 +189,16 @@ impl RingProducer {
     /// recorded either.
     #[inline]
     pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
-        let (flags, words) = call.words();
-        let stored = self.enter(kind::RCCL_ENTER, flags, call.function, time, words);
+        let stored = match call.stream {
+            None => {
+                let (flags, words) = call.words();
+                self.enter(kind::RCCL_ENTER, flags, call.function, time, words)
+            }
+            Some(stream) => {
+                let (flags, words) = call.words_with(stream);
+                self.enter(kind::RCCL_ENTER, flags, call.function, time, words)
+            }
+        };
         self.opened(stored, DroppedKind::RcclCall)
     }
 

@@ -25,7 +25,7 @@
 //! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 side: 0 none, 1 low, 2 high |
 //! | 11 | communicator's name | 8 handle, name |
 //! | 12 | communicator freed | 8 handle, 8 unused |
-//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
+//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq; of a call with a stream: 8 stream, 8 unused |
 //! | 14 | RCCL exit | |
 //! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
 //! | 16 | MPI message | 8 message, 8 unused: the innermost open call, a matched probe, has found it, or receives it |
@@ -68,8 +68,8 @@ pub(crate) const FIXED: u64 = 16;
 pub(crate) const END: u64 = 16;
 /// Bytes of an `MpiEnter`, an `MpiDone` and an `RcclEnter`.
 pub(crate) const MPI_ENTER: u64 = 48;
-/// Bytes of an `MpiEnter` of a call that sends and receives.
-pub(crate) const MPI_ENTER_BOTH: u64 = 64;
+/// Bytes of an `MpiEnter` of a call that sends and receives, and of an `RcclEnter` with a stream.
+pub(crate) const LONG_ENTER: u64 = 64;
 /// Bytes of a `NewCommunicator`.
 pub(crate) const COMM_NEW: u64 = 64;
 /// Bytes of a record that contains only a handle.
@@ -153,6 +153,8 @@ pub struct RcclCall {
     pub datatype: Option<u32>,
     /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
+    /// Handle of the stream that gets the operation.
+    pub stream: Option<u64>,
 }
 
 /// A completed request. The values come from its status, if the program requested one.

@@ -99,6 +99,21 @@ impl RcclCall {
         (flags, words)
     }
 
+    /// Returns the flags byte and the six words after the time of a call with a stream.
+    pub(crate) fn words_with(&self, stream: u64) -> (u8, [u64; 6]) {
+        let (flags, [comm, count, peer, datatype]) = self.words();
+        (flags, [comm, count, peer, datatype, stream, 0])
+    }
+
+    /// The reverse of [`RcclCall::words_with`].
+    pub(crate) fn from_words_with(function: u32, flags: u8, words: [u64; 6]) -> RcclCall {
+        let [comm, count, peer, datatype, stream, _] = words;
+        RcclCall {
+            stream: Some(stream),
+            ..RcclCall::from_words(function, flags, [comm, count, peer, datatype])
+        }
+    }
+
     /// The reverse of [`RcclCall::words`].
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> RcclCall {
         let has = |bit: u8| flags >> bit & 1 == 1;
@@ -111,6 +126,7 @@ impl RcclCall {
             count: has(3).then_some(words[1]),
             datatype: has(4).then_some(datatype),
             seq: has(5).then_some(seq),
+            stream: None,
         }
     }
 }

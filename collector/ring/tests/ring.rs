@@ -158,7 +158,9 @@ fn every_kind_comes_out_as_it_went_in() {
         count: Some(u64::MAX),
         datatype: Some(7),
         seq: None,
+        stream: None,
     };
+    let streams = [0, u64::MAX].map(|stream| RcclCall { stream: Some(stream), ..rccl });
     assert!(producer.push(1, b"a name of more than eight bytes"));
     assert!(producer.range_start(2, u64::MAX, b"exactly8"));
     assert!(producer.mpi_enter(3, &call));
@@ -184,6 +186,7 @@ fn every_kind_comes_out_as_it_went_in() {
     let ranks = vec![7; 4 * MAX_NEIGHBOURS];
     assert!(producer.neighbours(25, 5, NeighbourDirection::Destinations, &ranks));
     assert!(producer.neighbours(26, 5, NeighbourDirection::Sources, &ranks[..12]));
+    assert!(streams.iter().all(|call| producer.rccl_enter(27, call)));
     assert!(producer.mpi_message_found(22, 1) && producer.mpi_message_received(23, 2));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
@@ -213,6 +216,8 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Made(24, sides[1]),
         Event::Neighbours(25, 5, NeighbourDirection::Destinations, ranks.clone()),
         Event::Neighbours(26, 5, NeighbourDirection::Sources, ranks[..12].to_vec()),
+        Event::RcclEnter(27, streams[0]),
+        Event::RcclEnter(27, streams[1]),
         Event::Found(22, 1),
         Event::Received(23, 2),
     ];

@@ -446,6 +446,8 @@ fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
         datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
         bytes,
         seq: call.seq.map(i64::from),
+        // All bits of the handle.
+        stream: call.stream.map(|stream| stream as i64),
     }
 }
 

@@ -88,13 +88,16 @@ impl ItemRows<'_> {
                 ];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
-            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq }) => {
+            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq, stream }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let [comm, datatype] = [comm, datatype].map(|name| self.name(*name));
                 let [peer, root] = [peer, root].map(|number| int(*number));
-                let [count, bytes, seq] = [count, bytes, seq].map(|number| Value::from(*number));
-                let row =
-                    [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
+                let [count, bytes, seq, stream] =
+                    [count, bytes, seq, stream].map(|number| Value::from(*number));
+                let row = [
+                    thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq,
+                    stream,
+                ];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
             }
             OutputItem::Request(span, RequestRow { peer, tag, bytes, init_stack }) => {

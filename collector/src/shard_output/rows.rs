@@ -65,6 +65,8 @@ pub struct RcclRow {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
+    /// Handle of the stream that gets the operation.
+    pub stream: Option<i64>,
 }
 
 /// Columns of a completed request besides those of an [`EventSpan`].

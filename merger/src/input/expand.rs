@@ -106,7 +106,7 @@ impl BuiltinString {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 19] = [
+pub(super) const ARGS: [(&str, &str, &str); 20] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -123,12 +123,15 @@ pub(super) const ARGS: [(&str, &str, &str); 19] = [
     ("recvbytes", "recvbytes", "size_t"),
     ("init_stack_id", "init_stack_id", "uint64_t"),
     ("probe_stack_id", "probe_stack_id", "uint64_t"),
+    ("stream", "stream", STREAM_TYPE),
     ("side", "side", "int"),
     ("sources", "sources", "int[]"),
     ("destinations", "destinations", "int[]"),
 ];
 /// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
 pub(crate) const STACK_ARGS: [&str; 2] = ["init_stack_id", "probe_stack_id"];
+/// C type of a stream, whose handle is written as an address.
+const STREAM_TYPE: &str = "hipStream_t";
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
 
@@ -357,7 +360,7 @@ fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>)
                 Value::Null => continue,
                 cell if *is_string => text_of(cell, context).unwrap_or(BuiltinString::Lost.text().as_bytes()),
                 Value::Int(v) => {
-                    number = v.to_string();
+                    number = if *kind == STREAM_TYPE { format!("{v:#x}") } else { v.to_string() };
                     number.as_bytes()
                 }
                 Value::Text(text) => text,

@@ -50,6 +50,7 @@ pub(super) fn tables() -> Vec<Table> {
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
     mpi_call.extend([int("source"), int("recvtag"), int("recvbytes"), stack("probe_stack_id")]);
 
+    // `stream` is the handle of the stream that gets the operation.
     let mut rccl_call = range.clone();
     rccl_call.extend([
         string("comm_id"),
@@ -59,6 +60,7 @@ pub(super) fn tables() -> Vec<Table> {
         string("datatype_id"),
         int("bytes"),
         int("seq"),
+        int("stream"),
     ]);
 
     // `name_id` is the function that started the operation. `stack_id` is the id of that call, which joins the two.
