@@ -70,15 +70,18 @@ impl CallArguments {
 
 /// Requests of receives from any source or with any tag.
 pub(super) struct WildcardReceives {
-    /// Of how many requests the status is of interest. One that finds no slot counts for ever.
+    /// Number of requests. One that finds no slot counts for ever.
     pending: AtomicUsize,
     requests: CommunicatorTable,
 }
 
-pub(super) static WILDCARDS: WildcardReceives =
-    WildcardReceives { pending: AtomicUsize::new(0), requests: CommunicatorTable::new() };
+pub(super) static WILDCARDS: WildcardReceives = WildcardReceives::new();
 
 impl WildcardReceives {
+    const fn new() -> WildcardReceives {
+        WildcardReceives { pending: AtomicUsize::new(0), requests: CommunicatorTable::new() }
+    }
+
     #[inline]
     fn is_one_pending(&self) -> bool {
         self.pending.load(Relaxed) != 0
@@ -112,6 +115,39 @@ impl WildcardReceives {
             {
                 self.end(request);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_pending_until_its_request_ends() {
+        static RECEIVES: WildcardReceives = WildcardReceives::new();
+        assert!(!RECEIVES.is_one_pending());
+        RECEIVES.begin(70);
+        RECEIVES.begin(71);
+        // The handle came again without an end.
+        RECEIVES.begin(70);
+        RECEIVES.end(72);
+        RECEIVES.end(70);
+        RECEIVES.end(70);
+        assert!(RECEIVES.is_one_pending());
+        RECEIVES.end(71);
+        assert!(!RECEIVES.is_one_pending());
+        // Requests that found no slot count for ever.
+        (2..20_000).for_each(|request| RECEIVES.begin(request));
+        (2..20_000).for_each(|request| RECEIVES.end(request));
+        assert!(RECEIVES.is_one_pending());
+    }
+
+    #[test]
+    fn statuses_are_not_about_a_message_before_mpi_has_written_them() {
+        let mut own = OwnStatuses::new(MAX_OWN_STATUSES);
+        for at in 0..MAX_OWN_STATUSES {
+            assert_eq!(StatusPlaces::own(own.address()).message(at), None);
         }
     }
 }
