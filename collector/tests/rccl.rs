@@ -213,6 +213,12 @@ fn check(bench: &Bench, trace: &Trace) {
     assert_eq!(values(of("ncclAllToAllv")[0]), ["10", "ncclInt32", "40", "NULL", "NULL"]);
     assert_eq!(values(of("ncclGroupStart")[0]), ["NULL"; 5]);
 
+    // Calls with data get a stream.
+    for row in &trace.rccl_calls {
+        let stream = if text(row, "datatype_id") == "NULL" { "NULL" } else { "5" };
+        assert_eq!(text(row, "stream"), stream, "{row:?}");
+    }
+
     let made: BTreeSet<_> = trace
         .communicators
         .iter()

@@ -36,6 +36,7 @@ mod merged_rows;
 mod mpi_calls;
 mod mpi_end_to_end;
 mod mpi_merge;
+mod native_args;
 mod odd_databases;
 mod one_axis;
 mod one_time;

@@ -31,6 +31,22 @@ fn regular_calls(calls: i64) -> RunFolder {
     run
 }
 
+/// A run of communicators, each with a list of neighbours that is so long.
+fn wide_topologies(rows: i64, list: &[u8]) -> RunFolder {
+    let run = RunFolder::new(&config());
+    write_rows(&run, &config(), 0, |shard| {
+        let thread = push_thread(shard)?;
+        let (name, comm) = (shard.string(b"MPI_Cart_create")?, shard.string(b"MPI_COMM_WORLD/1@0")?);
+        for row in 0..rows {
+            let point = [thread, 1_000_000 + row, name, row + 1, 0, comm].map(Value::Int);
+            let lists = [Value::Null, 4.into(), 0.into(), Value::Null, Value::Text(list), Value::Text(list)];
+            shard.push(1, native::COMMUNICATOR, &[&point[..], &lists].concat())?;
+        }
+        Ok(())
+    });
+    run
+}
+
 /// A run of ranges with a name of so many bytes, which is in the shard once.
 fn ranges_of_one_name(rows: i64, name: &[u8]) -> RunFolder {
     let run = RunFolder::new(&config());
@@ -121,6 +137,8 @@ fn plans_come_near_to_what_is_written() {
     assert_planned("shards", &run.path, &|name| run.beside(name));
     let run = regular_calls(5_000);
     assert_planned("calls", &run.path, &|name| run.beside(name));
+    let run = wide_topologies(3_000, &[b'1'; 500]);
+    assert_planned("topologies", &run.path, &|name| run.beside(name));
     let run = ranges_of_one_name(3_000, &[b'n'; 700]);
     assert_planned("ranges", &run.path, &|name| run.beside(name));
     let job = DatabaseJob::new(&SyntheticRun { events_per_rank: 2_000, ..SyntheticRun::default() });

@@ -4,8 +4,9 @@ use crate::header::RingHeader;
 use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
-    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord, kind,
+    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, LONG_ENTER, MAX_RECORD_BYTES, MPI_ENTER, MpiCall,
+    NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
+    RecordedLibrary, RequestCompletion, RingEvent, RingRecord, TO_NEIGHBOURS, kind,
 };
 use crate::wakeup::{self, RingWakeup};
 use std::array;
@@ -140,7 +141,13 @@ impl RingConsumer {
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
             }
+            kind::MPI_ENTER if bytes == LONG_ENTER => {
+                RingEvent::MpiEnter(MpiCall::from_words_with(aux, flags, self.load_words(at + 2)))
+            }
             kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
+            kind::MPI_REQUEST if bytes == HANDLE && flags == PREPARED => {
+                RingEvent::MpiPrepared(self.load(at + 2))
+            }
             kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),
             kind::MPI_DONE if bytes == MPI_ENTER => {
                 RingEvent::MpiDone(RequestCompletion::from_words(flags, self.load_words(at + 2)))
@@ -154,6 +161,15 @@ impl RingConsumer {
                 let name = self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
                 RingEvent::CommunicatorName { library, handle, name }
             }
+            kind::NEIGHBOURS if bytes >= HANDLE && aux.is_multiple_of(4) => {
+                let direction = match flags & TO_NEIGHBOURS {
+                    0 => NeighbourDirection::Sources,
+                    _ => NeighbourDirection::Destinations,
+                };
+                let handle = self.load(at + 2);
+                let ranks = self.read_name(at + 3, aux, flags & !CUT, bytes - 24).ok_or(bad)?;
+                RingEvent::Neighbours { handle, direction, ranks }
+            }
             kind::COMM_FREE if bytes == HANDLE => {
                 let library = library(flags & OF_RCCL);
                 RingEvent::CommunicatorFreed { library, handle: self.load(at + 2) }
@@ -161,7 +177,14 @@ impl RingConsumer {
             kind::RCCL_ENTER if bytes == MPI_ENTER => {
                 RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
             }
+            kind::RCCL_ENTER if bytes == LONG_ENTER => {
+                RingEvent::RcclEnter(RcclCall::from_words_with(aux, flags, self.load_words(at + 2)))
+            }
             kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
+            kind::MPI_MESSAGE if bytes == HANDLE && flags == RECEIVED => {
+                RingEvent::MpiMessageReceived(self.load(at + 2))
+            }
+            kind::MPI_MESSAGE if bytes == HANDLE => RingEvent::MpiMessageFound(self.load(at + 2)),
             kind::RCCL_EXIT if bytes == END => RingEvent::RcclExit,
             _ => return Err(bad),
         };

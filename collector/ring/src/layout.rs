@@ -29,7 +29,7 @@
 /// First eight bytes: `rpdring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 /// Version of this contract.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Maximum number of bytes of the identity.
@@ -42,6 +42,8 @@ pub const MAX_RING_BYTES: usize = 256 << 20;
 pub const DEFAULT_RING_BYTES: usize = 1 << 20;
 /// Maximum length of a name in a record. The rest is cut off.
 pub const MAX_NAME_BYTES: usize = 4096;
+/// Maximum number of neighbours in each direction that a record has.
+pub const MAX_NEIGHBOURS: usize = MAX_NAME_BYTES / 4;
 /// Default limit for the bytes of all rings of one process.
 pub const DEFAULT_MEMORY_BYTES: usize = 64 << 20;
 /// Length of a thread's name.

@@ -36,6 +36,7 @@ pub mod mpi;
 mod producer;
 pub mod rccl;
 pub mod record;
+mod record_words;
 pub mod wakeup;
 
 pub use consumer::{BadRecord, DrainProgress, RingConsumer};

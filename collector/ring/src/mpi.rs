@@ -46,9 +46,14 @@ pub fn is_collective(number: u32) -> bool {
     (MpiFunction::MPI_Barrier as u32..=MpiFunction::MPI_Comm_disconnect as u32).contains(&number)
 }
 
+/// Whether the function with this number starts persistent requests.
+pub fn starts_persistent(number: u32) -> bool {
+    [MpiFunction::MPI_Start, MpiFunction::MPI_Startall].iter().any(|function| *function as u32 == number)
+}
+
 /// Whether the function with this number may start a receive. A status contains nothing about other
 /// operations.
 pub fn may_receive(number: u32) -> bool {
-    use MpiFunction::{MPI_Imrecv, MPI_Irecv, MPI_Start, MPI_Startall};
-    [MPI_Irecv, MPI_Imrecv, MPI_Start, MPI_Startall].iter().any(|function| *function as u32 == number)
+    use MpiFunction::{MPI_Imrecv, MPI_Irecv};
+    starts_persistent(number) || [MPI_Irecv, MPI_Imrecv].iter().any(|function| *function as u32 == number)
 }

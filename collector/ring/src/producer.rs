@@ -5,8 +5,8 @@ use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary,
-    RequestCompletion, first_word, kind,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED,
+    RcclCall, RecordedLibrary, RequestCompletion, TO_NEIGHBOURS, first_word, kind,
 };
 use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -86,8 +86,16 @@ impl RingProducer {
     /// recorded either.
     #[inline]
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
-        let (flags, words) = call.words();
-        let stored = self.enter(kind::MPI_ENTER, flags, call.function, time, words);
+        let stored = match &call.receive {
+            None => {
+                let (flags, words) = call.words();
+                self.enter(kind::MPI_ENTER, flags, call.function, time, words)
+            }
+            Some(receive) => {
+                let (flags, words) = call.words_with(receive);
+                self.enter(kind::MPI_ENTER, flags, call.function, time, words)
+            }
+        };
         self.opened(stored, DroppedKind::MpiCall)
     }
 
@@ -103,6 +111,24 @@ impl RingProducer {
     #[inline]
     pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
+    }
+
+    /// Creation of a persistent request by the MPI function whose entry was recorded last.
+    #[inline]
+    pub fn mpi_prepared(&mut self, time: i64, request: u64) -> bool {
+        self.words(kind::MPI_REQUEST, PREPARED, 0, time, [request, 0])
+    }
+
+    /// Message that a matched probe has found.
+    #[inline]
+    pub fn mpi_message_found(&mut self, time: i64, message: u64) -> bool {
+        self.words(kind::MPI_MESSAGE, 0, 0, time, [message, 0])
+    }
+
+    /// Message of a matched probe that the MPI function receives whose entry was recorded last.
+    #[inline]
+    pub fn mpi_message_received(&mut self, time: i64, message: u64) -> bool {
+        self.words(kind::MPI_MESSAGE, RECEIVED, 0, time, [message, 0])
     }
 
     /// Completion of an operation.
@@ -122,6 +148,20 @@ impl RingProducer {
     pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
         let (flags, words) = made.words();
         let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
+        self.count_if_not(stored, DroppedKind::Communicator)
+    }
+
+    /// Neighbours in the topology of a communicator, at most [`crate::layout::MAX_NEIGHBOURS`], whose creation is
+    /// recorded next.
+    pub fn neighbours(
+        &mut self,
+        time: i64,
+        handle: u64,
+        direction: NeighbourDirection,
+        ranks: &[u8],
+    ) -> bool {
+        let flags = if direction == NeighbourDirection::Destinations { TO_NEIGHBOURS } else { 0 };
+        let stored = self.named(kind::NEIGHBOURS, flags, time, Some(handle), ranks, 0);
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 
@@ -149,8 +189,16 @@ impl RingProducer {
     /// recorded either.
     #[inline]
     pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
-        let (flags, words) = call.words();
-        let stored = self.enter(kind::RCCL_ENTER, flags, call.function, time, words);
+        let stored = match call.stream {
+            None => {
+                let (flags, words) = call.words();
+                self.enter(kind::RCCL_ENTER, flags, call.function, time, words)
+            }
+            Some(stream) => {
+                let (flags, words) = call.words_with(stream);
+                self.enter(kind::RCCL_ENTER, flags, call.function, time, words)
+            }
+        };
         self.opened(stored, DroppedKind::RcclCall)
     }
 
@@ -199,7 +247,14 @@ impl RingProducer {
 
     /// A begin without a name. It must leave space for its end.
     #[inline]
-    fn enter(&mut self, kind: u8, flags: u8, function: u32, time: i64, words: [u64; 4]) -> bool {
+    fn enter<const N: usize>(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        function: u32,
+        time: i64,
+        words: [u64; N],
+    ) -> bool {
         let keep = self.keep_free() + END;
         self.fixed(kind, flags, function, time, words, keep)
     }

@@ -18,20 +18,24 @@
 //! | 3 | range start | 8 bytes id, name |
 //! | 4 | range stop | 8 bytes id, 8 unused |
 //! | 5 | mark | name |
-//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq |
+//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq; of a call that also receives: 8 bytes or -1, 4 source, 4 tag |
 //! | 7 | MPI exit | |
-//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it |
+//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it, or created it if it is persistent |
 //! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
-//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 unused |
+//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 side: 0 none, 1 low, 2 high |
 //! | 11 | communicator's name | 8 handle, name |
 //! | 12 | communicator freed | 8 handle, 8 unused |
-//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
+//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq; of a call with a stream: 8 stream, 8 unused |
 //! | 14 | RCCL exit | |
 //! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
+//! | 16 | MPI message | 8 message, 8 unused: the innermost open call, a matched probe, has found it, or receives it |
+//! | 17 | neighbours of a communicator that follows | 8 handle, ranks of 4 bytes each as a name |
 //!
-//! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq;
-//! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
+//! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
+//! and tag of what it also receives;
+//! of an MPI request bit 0: it was created; of an MPI message bit 0: it is received; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
+//! neighbours bit 1: destinations, not sources; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
@@ -53,12 +57,19 @@ pub const COMM_SELF: u64 = u64::MAX - 1;
 /// identified by their handles, which are smaller.
 pub const COMM_MADE: u64 = 1 << 62;
 
+/// Flag of the record of a request: it was created and not started.
+pub(crate) const PREPARED: u8 = 1;
+/// Flag of the record of a message: it is received and not found.
+pub(crate) const RECEIVED: u8 = 1;
+
 /// Bytes of the fixed part.
 pub(crate) const FIXED: u64 = 16;
 /// Bytes of a record that ends something.
 pub(crate) const END: u64 = 16;
 /// Bytes of an `MpiEnter`, an `MpiDone` and an `RcclEnter`.
 pub(crate) const MPI_ENTER: u64 = 48;
+/// Bytes of an `MpiEnter` of a call that sends and receives, and of an `RcclEnter` with a stream.
+pub(crate) const LONG_ENTER: u64 = 64;
 /// Bytes of a `NewCommunicator`.
 pub(crate) const COMM_NEW: u64 = 64;
 /// Bytes of a record that contains only a handle.
@@ -67,6 +78,8 @@ pub(crate) const HANDLE: u64 = 32;
 pub(crate) const OF_RCCL: u8 = 0x80;
 /// The same flag in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
+/// Flag of neighbours: they are destinations.
+pub(crate) const TO_NEIGHBOURS: u8 = 2;
 /// Bytes of the longest record.
 pub(crate) const MAX_RECORD_BYTES: u64 = (24 + MAX_NAME_BYTES as u64).next_multiple_of(16);
 
@@ -87,6 +100,8 @@ pub(crate) mod kind {
     pub(crate) const RCCL_ENTER: u8 = 13;
     pub(crate) const RCCL_EXIT: u8 = 14;
     pub(crate) const MPI_FREED: u8 = 15;
+    pub(crate) const MPI_MESSAGE: u8 = 16;
+    pub(crate) const NEIGHBOURS: u8 = 17;
 }
 
 /// Arguments of an MPI call.
@@ -106,6 +121,19 @@ pub struct MpiCall {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
+    /// What a call that sends to its peer also receives.
+    pub receive: Option<MpiReceive>,
+}
+
+/// The receive half of `MPI_Sendrecv` or `MPI_Sendrecv_replace`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MpiReceive {
+    /// Source, as the peer of an [`MpiCall`].
+    pub source: Option<i32>,
+    /// Tag; `None` is `MPI_ANY_TAG`.
+    pub tag: Option<i32>,
+    /// Size of the receive buffer, bytes.
+    pub bytes: Option<i64>,
 }
 
 /// Arguments of an RCCL call.
@@ -125,6 +153,8 @@ pub struct RcclCall {
     pub datatype: Option<u32>,
     /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
+    /// Handle of the stream that gets the operation.
+    pub stream: Option<u64>,
 }
 
 /// A completed request. The values come from its status, if the program requested one.
@@ -202,6 +232,18 @@ pub struct NewCommunicator {
     /// Its ordinal among those created from its parent, from 1, whether or not others were recorded or belong
     /// to this rank.
     pub ordinal: u32,
+    /// Side of an intercommunicator to which this process belongs: 0 if its own leader has the lower rank in
+    /// `MPI_COMM_WORLD`, 1 if the other one has.
+    pub side: Option<u8>,
+}
+
+/// Direction of messages between neighbours in a topology.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NeighbourDirection {
+    /// Neighbours that send to this process.
+    Sources,
+    /// Neighbours to which this process sends.
+    Destinations,
 }
 
 /// One record.
@@ -237,12 +279,27 @@ pub enum RingEvent<'a> {
     MpiExit,
     /// The innermost MPI function has started an operation with this handle of its request.
     MpiRequest(u64),
+    /// The innermost MPI function has created a persistent request with this handle.
+    MpiPrepared(u64),
+    /// The innermost MPI function, a matched probe, has found a message with this handle.
+    MpiMessageFound(u64),
+    /// The innermost MPI function receives the message that had this handle.
+    MpiMessageReceived(u64),
     /// The innermost MPI function has observed the completion of an operation.
     MpiDone(RequestCompletion),
     /// The request with this handle was freed: its completion will not be observed.
     MpiFreed(u64),
     /// A communicator was created.
     NewCommunicator(NewCommunicator),
+    /// A communicator that the next record of the thread creates has a topology.
+    Neighbours {
+        /// Handle of the communicator.
+        handle: u64,
+        /// To which neighbours this process sends, or from which it receives.
+        direction: NeighbourDirection,
+        /// Their ranks in the communicator, 4 bytes each, in MPI's order; -1 for none.
+        ranks: &'a [u8],
+    },
     /// A communicator was named.
     CommunicatorName {
         /// Library of the communicator.
@@ -267,148 +324,4 @@ pub enum RingEvent<'a> {
 
 pub(crate) const fn first_word(bytes: u64, kind: u8, flags: u8, aux: u32) -> u64 {
     bytes | (kind as u64) << 16 | (flags as u64) << 24 | (aux as u64) << 32
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
-}
-
-fn signed_pair(low: Option<i32>, high: Option<i32>) -> u64 {
-    pair(low.unwrap_or(0) as u32, high.unwrap_or(0) as u32)
-}
-
-/// Returns one bit for each value that is present, the first one lowest.
-fn presence<const N: usize>(there: [bool; N]) -> u8 {
-    there.into_iter().rev().fold(0, |flags, there| flags << 1 | u8::from(there))
-}
-
-impl MpiCall {
-    /// Returns the flags byte and the four words after the time.
-    pub(crate) fn words(&self) -> (u8, [u64; 4]) {
-        let flags = presence([
-            self.comm.is_some(),
-            self.peer.is_some(),
-            self.root.is_some(),
-            self.tag.is_some(),
-            self.bytes.is_some(),
-            self.seq.is_some(),
-        ]);
-        let words = [
-            self.comm.unwrap_or(0),
-            self.bytes.unwrap_or(0) as u64,
-            signed_pair(self.peer, self.root),
-            pair(self.tag.unwrap_or(0) as u32, self.seq.unwrap_or(0)),
-        ];
-        (flags, words)
-    }
-
-    /// The reverse of [`MpiCall::words`].
-    pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> MpiCall {
-        let has = |bit: u8| flags >> bit & 1 == 1;
-        let ((peer, root), (tag, seq)) = (halves(words[2]), halves(words[3]));
-        MpiCall {
-            function,
-            comm: has(0).then_some(words[0]),
-            peer: has(1).then_some(peer as i32),
-            root: has(2).then_some(root as i32),
-            tag: has(3).then_some(tag as i32),
-            bytes: has(4).then_some(words[1] as i64),
-            seq: has(5).then_some(seq),
-        }
-    }
-}
-
-impl RcclCall {
-    /// Returns the flags byte and the four words after the time.
-    pub(crate) fn words(&self) -> (u8, [u64; 4]) {
-        let flags = presence([
-            self.comm.is_some(),
-            self.peer.is_some(),
-            self.root.is_some(),
-            self.count.is_some(),
-            self.datatype.is_some(),
-            self.seq.is_some(),
-        ]);
-        let words = [
-            self.comm.unwrap_or(0),
-            self.count.unwrap_or(0),
-            signed_pair(self.peer, self.root),
-            pair(self.datatype.unwrap_or(0), self.seq.unwrap_or(0)),
-        ];
-        (flags, words)
-    }
-
-    /// The reverse of [`RcclCall::words`].
-    pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> RcclCall {
-        let has = |bit: u8| flags >> bit & 1 == 1;
-        let ((peer, root), (datatype, seq)) = (halves(words[2]), halves(words[3]));
-        RcclCall {
-            function,
-            comm: has(0).then_some(words[0]),
-            peer: has(1).then_some(peer as i32),
-            root: has(2).then_some(root as i32),
-            count: has(3).then_some(words[1]),
-            datatype: has(4).then_some(datatype),
-            seq: has(5).then_some(seq),
-        }
-    }
-}
-
-impl RequestCompletion {
-    /// Returns the flags byte and the three words after the time.
-    pub(crate) fn words(&self) -> (u8, [u64; 3]) {
-        let flags = presence([self.source.is_some(), self.tag.is_some(), self.bytes.is_some()]);
-        (flags, [self.request, self.bytes.unwrap_or(0) as u64, signed_pair(self.source, self.tag)])
-    }
-
-    /// The reverse of [`RequestCompletion::words`].
-    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> RequestCompletion {
-        let has = |bit: u8| flags >> bit & 1 == 1;
-        let (source, tag) = halves(words[2]);
-        RequestCompletion {
-            request: words[0],
-            source: has(0).then_some(source as i32),
-            tag: has(1).then_some(tag as i32),
-            bytes: has(2).then_some(words[1] as i64),
-        }
-    }
-}
-
-impl NewCommunicator {
-    /// Returns the flags byte and the six words after the time.
-    pub(crate) fn words(&self) -> (u8, [u64; 6]) {
-        let of_rccl = if self.library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
-        let there = presence([self.size_rank.is_some(), self.parent.is_some()]);
-        let (size, rank) = self.size_rank.unwrap_or((0, 0));
-        let words = [
-            self.handle,
-            self.parent.unwrap_or(0),
-            self.id,
-            pair(size, rank),
-            signed_pair(Some(self.leader), Some(self.tag)),
-            u64::from(self.ordinal),
-        ];
-        (self.birth as u8 | there << 4 | of_rccl, words)
-    }
-
-    /// The reverse of [`NewCommunicator::words`].
-    pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 6]) -> Option<NewCommunicator> {
-        let (leader, tag) = halves(words[4]);
-        Some(NewCommunicator {
-            library: if flags & OF_RCCL == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl },
-            function,
-            birth: CommunicatorBirth::from_flags(flags)?,
-            handle: words[0],
-            parent: (flags >> 5 & 1 == 1).then_some(words[1]),
-            id: words[2],
-            size_rank: (flags >> 4 & 1 == 1).then_some(halves(words[3])),
-            leader: leader as i32,
-            tag: tag as i32,
-            ordinal: words[5] as u32,
-        })
-    }
 }

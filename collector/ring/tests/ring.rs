@@ -4,12 +4,13 @@
 use proptest::prelude::*;
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{
-    DropCause, DroppedKind, HEADER_BYTES, MAX_NAME_BYTES, MIN_RING_BYTES, identity_bytes, ring_bytes,
+    DropCause, DroppedKind, HEADER_BYTES, MAX_NAME_BYTES, MAX_NEIGHBOURS, MIN_RING_BYTES, identity_bytes,
+    ring_bytes,
 };
 use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
-    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary,
-    RequestCompletion, RingEvent, RingRecord,
+    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, MpiReceive, NeighbourDirection, NewCommunicator,
+    RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{
     RingConsumer, RingProducer, identity,
@@ -35,9 +36,13 @@ enum Event {
     Enter(i64, MpiCall),
     Exit(i64),
     Request(i64, u64),
+    Prepared(i64, u64),
+    Found(i64, u64),
+    Received(i64, u64),
     Done(i64, RequestCompletion),
     Freed(i64, u64),
     Made(i64, NewCommunicator),
+    Neighbours(i64, u64, NeighbourDirection, Vec<u8>),
     Named(i64, RecordedLibrary, u64, Vec<u8>),
     Gone(i64, RecordedLibrary, u64),
     RcclEnter(i64, RcclCall),
@@ -54,9 +59,15 @@ fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
         RingEvent::MpiEnter(call) => Event::Enter(time, call),
         RingEvent::MpiExit => Event::Exit(time),
         RingEvent::MpiRequest(request) => Event::Request(time, request),
+        RingEvent::MpiPrepared(request) => Event::Prepared(time, request),
+        RingEvent::MpiMessageFound(message) => Event::Found(time, message),
+        RingEvent::MpiMessageReceived(message) => Event::Received(time, message),
         RingEvent::MpiDone(completion) => Event::Done(time, completion),
         RingEvent::MpiFreed(request) => Event::Freed(time, request),
         RingEvent::NewCommunicator(made) => Event::Made(time, made),
+        RingEvent::Neighbours { handle, direction, ranks } => {
+            Event::Neighbours(time, handle, direction, ranks.to_vec())
+        }
         RingEvent::CommunicatorName { library, handle, name } => {
             Event::Named(time, library, handle, name.to_vec())
         }
@@ -112,7 +123,11 @@ fn every_kind_comes_out_as_it_went_in() {
         tag: Some(i32::MAX),
         bytes: Some(i64::MAX),
         seq: Some(u32::MAX),
+        receive: None,
     };
+    let exchanges = [(Some(-1), None, Some(i64::MAX)), (None, Some(i32::MAX), Some(0)), (None, None, None)];
+    let exchanges = exchanges
+        .map(|(source, tag, bytes)| MpiCall { receive: Some(MpiReceive { source, tag, bytes }), ..call });
     let completion = RequestCompletion { request: 9, source: Some(-1), tag: None, bytes: Some(i64::MAX) };
     let made = NewCommunicator {
         library: RecordedLibrary::Rccl,
@@ -125,7 +140,9 @@ fn every_kind_comes_out_as_it_went_in() {
         leader: -1,
         tag: i32::MIN,
         ordinal: u32::MAX,
+        side: None,
     };
+    let sides = [Some(0), Some(1)].map(|side| NewCommunicator { side, ..made });
     let bare = NewCommunicator {
         library: RecordedLibrary::Mpi,
         birth: CommunicatorBirth::Collective,
@@ -141,7 +158,9 @@ fn every_kind_comes_out_as_it_went_in() {
         count: Some(u64::MAX),
         datatype: Some(7),
         seq: None,
+        stream: None,
     };
+    let streams = [0, u64::MAX].map(|stream| RcclCall { stream: Some(stream), ..rccl });
     assert!(producer.push(1, b"a name of more than eight bytes"));
     assert!(producer.range_start(2, u64::MAX, b"exactly8"));
     assert!(producer.mpi_enter(3, &call));
@@ -161,6 +180,14 @@ fn every_kind_comes_out_as_it_went_in() {
     );
     assert!(producer.rccl_enter(18, &rccl));
     producer.rccl_exit(19);
+    assert!(exchanges.iter().all(|exchange| producer.mpi_enter(20, exchange)));
+    assert!(producer.mpi_prepared(21, u64::MAX));
+    assert!(sides.iter().all(|made| producer.new_communicator(24, made)));
+    let ranks = vec![7; 4 * MAX_NEIGHBOURS];
+    assert!(producer.neighbours(25, 5, NeighbourDirection::Destinations, &ranks));
+    assert!(producer.neighbours(26, 5, NeighbourDirection::Sources, &ranks[..12]));
+    assert!(streams.iter().all(|call| producer.rccl_enter(27, call)));
+    assert!(producer.mpi_message_found(22, 1) && producer.mpi_message_received(23, 2));
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
         Event::Start(2, u64::MAX, b"exactly8".to_vec()),
@@ -181,6 +208,18 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Gone(17, RecordedLibrary::Mpi, 6),
         Event::RcclEnter(18, rccl),
         Event::RcclExit(19),
+        Event::Enter(20, exchanges[0]),
+        Event::Enter(20, exchanges[1]),
+        Event::Enter(20, exchanges[2]),
+        Event::Prepared(21, u64::MAX),
+        Event::Made(24, sides[0]),
+        Event::Made(24, sides[1]),
+        Event::Neighbours(25, 5, NeighbourDirection::Destinations, ranks.clone()),
+        Event::Neighbours(26, 5, NeighbourDirection::Sources, ranks[..12].to_vec()),
+        Event::RcclEnter(27, streams[0]),
+        Event::RcclEnter(27, streams[1]),
+        Event::Found(22, 1),
+        Event::Received(23, 2),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }

@@ -50,6 +50,8 @@ pub(super) struct KnownCommunicator {
     pub(super) name: NameId,
     /// Number of its ranks, and rank of this process in it.
     pub(super) size_rank: Option<(u32, u32)>,
+    /// Side of an intercommunicator: 0 or 1.
+    pub(super) side: Option<u8>,
 }
 
 impl KnownCommunicators {
@@ -73,7 +75,12 @@ impl KnownCommunicators {
                     format!("comm-{unknown}")
                 }
             };
-            KnownCommunicator { name: out.name(text.as_bytes()), text: text.into(), size_rank: None }
+            KnownCommunicator {
+                name: out.name(text.as_bytes()),
+                text: text.into(),
+                size_rank: None,
+                side: None,
+            }
         })
     }
 
@@ -84,7 +91,8 @@ impl KnownCommunicators {
         }
         let text = self.text(made, out);
         let name = out.name(text.as_bytes());
-        let communicator = KnownCommunicator { text: text.into(), name, size_rank: made.size_rank };
+        let communicator =
+            KnownCommunicator { text: text.into(), name, size_rank: made.size_rank, side: made.side };
         if self.known.len() < MAX_COMMUNICATORS {
             self.known.insert((made.library, made.handle), communicator);
         }
@@ -176,6 +184,7 @@ mod tests {
             leader,
             tag: 0,
             ordinal,
+            side: None,
         }
     }
 

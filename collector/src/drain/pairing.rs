@@ -3,10 +3,12 @@
 use super::communicators::KnownCommunicators;
 use super::outbox::RowOutbox;
 use super::requests::{PendingRequests, StartedRequest};
-use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
+use crate::shard_output::{
+    CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow, TopologyNeighbours,
+};
 use rpd_ring::record::{
-    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingEvent,
-    RingRecord,
+    CommunicatorBirth, MpiCall, NeighbourDirection, NewCommunicator, RcclCall, RecordedLibrary,
+    RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
@@ -35,8 +37,8 @@ enum OpenKind {
     Range,
     Mpi {
         row: MpiRow,
-        /// Requests that the call starts may be receives.
-        may_receive: bool,
+        /// Number of the function.
+        function: u32,
     },
     Rccl(RcclRow),
 }
@@ -57,8 +59,22 @@ pub(super) struct ProcessPairing {
     waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
     requests: PendingRequests,
+    /// Messages that matched probes have found and no call has received yet, by handle.
+    messages: HashMap<u64, FoundMessage>,
+    /// Neighbours in communicators whose creation is the next record of their thread, by handle.
+    neighbours: HashMap<u64, TopologyNeighbours>,
     /// Size of `MPI_COMM_WORLD`, until it is taken.
     world_size: Option<u32>,
+}
+
+/// A message that a matched probe has found.
+#[derive(Clone, Copy)]
+struct FoundMessage {
+    /// Stack id of the probe.
+    stack: i64,
+    communicator: Option<(RecordedLibrary, u64)>,
+    peer: Option<i32>,
+    tag: Option<i32>,
 }
 
 /// A record that yields no row: its partner is missing, or it is invalid. The row is lost.
@@ -114,8 +130,7 @@ impl ProcessPairing {
             RingEvent::MpiEnter(call) => {
                 let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(RejectedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let kind =
-                    OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
+                let kind = OpenKind::Mpi { row: mpi_row(&call), function: call.function };
                 let communicator = call.comm.map(|comm| (RecordedLibrary::Mpi, comm));
                 log.push(OpenSpan { span, kind, communicator })?;
             }
@@ -136,11 +151,28 @@ impl ProcessPairing {
             }
             RingEvent::MpiRequest(request) => {
                 let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
-                let may_receive = matches!(call.kind, OpenKind::Mpi { may_receive: true, .. });
-                let started =
-                    StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
+                let started = started_by(call, time, self.requests.init_stack(request));
                 if let Some((completion, seen)) = self.requests.start(request, started) {
                     self.complete(started, &completion, seen, out);
+                }
+            }
+            RingEvent::MpiPrepared(request) => {
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
+                self.requests.prepare(request, call.span.stack);
+            }
+            RingEvent::MpiMessageFound(message) => {
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
+                if let OpenKind::Mpi { row, .. } = call.kind
+                    && (self.messages.len() < MAX_OPEN_SPANS || self.messages.contains_key(&message))
+                {
+                    let (stack, communicator) = (call.span.stack, call.communicator);
+                    let found = FoundMessage { stack, communicator, peer: row.peer, tag: row.tag };
+                    self.messages.insert(message, found);
+                }
+            }
+            RingEvent::MpiMessageReceived(message) => {
+                if let Some(found) = self.messages.remove(&message) {
+                    log.receive(&found);
                 }
             }
             RingEvent::MpiDone(completion) if completion.request == 0 => log.received(&completion),
@@ -156,12 +188,24 @@ impl ProcessPairing {
                 let name = out.function(made.library, made.function).ok_or(RejectedRecord)?;
                 self.communicator(log, thread, time, name, &made, out);
             }
+            RingEvent::Neighbours { handle, direction, ranks } => {
+                if self.neighbours.len() < MAX_OPEN_SPANS || self.neighbours.contains_key(&handle) {
+                    let of_one = self.neighbours.entry(handle).or_default();
+                    let list = match direction {
+                        NeighbourDirection::Sources => &mut of_one.sources,
+                        NeighbourDirection::Destinations => &mut of_one.destinations,
+                    };
+                    *list = Some(rank_list(ranks));
+                }
+            }
             RingEvent::CommunicatorName { library, handle, name } => {
                 let known = self.communicators.get(library, handle, out);
                 let row = CommunicatorRow {
                     comm: known.name,
                     label: Some(out.name(name)),
                     size_rank: known.size_rank,
+                    side: known.side,
+                    neighbours: TopologyNeighbours::default(),
                 };
                 let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
                 out.push(OutputItem::Communicator(span, row));
@@ -235,6 +279,11 @@ impl ProcessPairing {
             peer: message.and_then(|message| message.source),
             tag: message.and_then(|message| message.tag),
             bytes: message.and_then(|message| message.bytes),
+            // The creation may be in the ring of another thread, which was read later than the start.
+            init_stack: started
+                .init_stack
+                .or_else(|| self.requests.init_stack(completion.request))
+                .filter(|_| started.is_persistent),
         };
         out.push(OutputItem::Request(EventSpan { name: started.name, stack: started.stack, ..seen }, row));
     }
@@ -251,9 +300,11 @@ impl ProcessPairing {
         if made.birth == CommunicatorBirth::World {
             self.world_size = made.size_rank.map(|(size, _)| size);
         }
+        let neighbours = self.neighbours.remove(&made.handle).unwrap_or_default();
         // After a split this rank may have no new communicator.
         let Some(comm) = self.communicators.add(made, out) else { return };
-        let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
+        let row =
+            CommunicatorRow { comm, label: None, size_rank: made.size_rank, side: made.side, neighbours };
         let span = self.in_call(log, thread, time, name);
         out.push(OutputItem::Communicator(span, row));
         self.release(made.library, made.handle, out);
@@ -312,13 +363,29 @@ impl ThreadSpans {
         self.open.iter().rev().find(|open| is_wanted(open))
     }
 
-    /// Adds the source of the message to a blocking receive from any source.
+    /// Adds the message that a matched probe has found to the call that receives it.
+    fn receive(&mut self, found: &FoundMessage) {
+        if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, communicator, .. }) =
+            self.open.iter_mut().rev().find(|open| open.is_mpi())
+        {
+            row.probe_stack = Some(found.stack);
+            row.peer = row.peer.or(found.peer);
+            row.tag = row.tag.or(found.tag);
+            *communicator = communicator.or(found.communicator);
+        }
+    }
+
+    /// Adds source and tag of the message to a blocking receive from any source or with any tag.
     fn received(&mut self, message: &RequestCompletion) {
         if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
-            row.peer = row.peer.or(message.source);
-            row.tag = row.tag.or(message.tag);
+            let (source, tag) = match &mut row.receive {
+                Some(receive) => (&mut receive.source, &mut receive.tag),
+                None => (&mut row.peer, &mut row.tag),
+            };
+            *source = source.or(message.source);
+            *tag = tag.or(message.tag);
         }
     }
 }
@@ -337,6 +404,21 @@ impl OpenSpan {
     }
 }
 
+/// Describes a request that a call has started. `init_stack` is the stack id of the call that created a persistent
+/// request with this handle.
+fn started_by(call: &OpenSpan, time: i64, init_stack: Option<i64>) -> StartedRequest {
+    let OpenSpan { span, kind, .. } = call;
+    let function = if let OpenKind::Mpi { function, .. } = kind { Some(*function) } else { None };
+    StartedRequest {
+        stack: span.stack,
+        name: span.name,
+        time,
+        may_receive: function.is_some_and(mpi::may_receive),
+        is_persistent: function.is_some_and(mpi::starts_persistent),
+        init_stack,
+    }
+}
+
 /// Makes the row of a call, without its communicator.
 fn mpi_row(call: &MpiCall) -> MpiRow {
     MpiRow {
@@ -346,6 +428,8 @@ fn mpi_row(call: &MpiCall) -> MpiRow {
         tag: call.tag,
         bytes: call.bytes,
         seq: call.seq.map(i64::from),
+        receive: call.receive,
+        probe_stack: None,
     }
 }
 
@@ -362,7 +446,16 @@ fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
         datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
         bytes,
         seq: call.seq.map(i64::from),
+        // All bits of the handle.
+        stream: call.stream.map(|stream| stream as i64),
     }
+}
+
+/// Converts ranks of 4 bytes each to a JSON list.
+fn rank_list(ranks: &[u8]) -> Box<str> {
+    let ranks = ranks.chunks_exact(4).map(|bytes| bytes.try_into().map_or(-1, i32::from_le_bytes));
+    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
+    format!("[{}]", ranks.join(",")).into()
 }
 
 /// Adds the communicator to the row of a call.
@@ -379,7 +472,7 @@ mod tests {
     use super::*;
     use crate::shard_output::ShardOutput;
     use proptest::prelude::*;
-    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth};
+    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth, MpiReceive};
 
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
@@ -455,6 +548,124 @@ mod tests {
     }
 
     #[test]
+    fn a_completed_start_refers_to_the_creation_of_its_request() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let completion = RequestCompletion { request: 7, ..RequestCompletion::default() };
+        // The handle of the persistent request is reused after it is freed.
+        let calls = [
+            (mpi::MpiFunction::MPI_Recv_init, RingEvent::MpiPrepared(7)),
+            (mpi::MpiFunction::MPI_Start, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Startall, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Request_free, RingEvent::MpiFreed(7)),
+            (mpi::MpiFunction::MPI_Start, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+            (mpi::MpiFunction::MPI_Send_init, RingEvent::MpiPrepared(7)),
+            (mpi::MpiFunction::MPI_Irecv, RingEvent::MpiRequest(7)),
+            (mpi::MpiFunction::MPI_Wait, RingEvent::MpiDone(completion)),
+        ];
+        for (function, event) in calls {
+            for event in [RingEvent::MpiEnter(call(function, None)), event, RingEvent::MpiExit] {
+                process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+            }
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Request(span, row) => Some((span.stack, row.init_stack)),
+            _ => None,
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), [(2, Some(1)), (4, Some(1)), (7, None), (10, None)]);
+    }
+
+    #[test]
+    fn a_receive_gets_what_the_matched_probe_has_found() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let message = RequestCompletion { source: Some(1), tag: Some(9), ..RequestCompletion::default() };
+        let found = [RingEvent::MpiDone(message), RingEvent::MpiMessageFound(5)];
+        let calls = [
+            (call(mpi::MpiFunction::MPI_Mprobe, Some(COMM_WORLD)), &found[..]),
+            (call(mpi::MpiFunction::MPI_Mrecv, None), &[RingEvent::MpiMessageReceived(5)][..]),
+            (call(mpi::MpiFunction::MPI_Mrecv, None), &[RingEvent::MpiMessageReceived(5)][..]),
+        ];
+        for (call, inside) in calls {
+            process.apply(&mut thread, 1, record(1, RingEvent::MpiEnter(call)), &mut out).unwrap();
+            for event in inside {
+                process.apply(&mut thread, 1, record(1, *event), &mut out).unwrap();
+            }
+            process.apply(&mut thread, 1, record(1, RingEvent::MpiExit), &mut out).unwrap();
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Mpi(_, row) => Some((row.probe_stack, row.comm, row.peer, row.tag)),
+            _ => None,
+        });
+        let rows: Vec<_> = rows.collect();
+        let world = rows[0].1;
+        assert!(world.is_some());
+        let expected =
+            [(None, world, Some(1), Some(9)), (Some(1), world, Some(1), Some(9)), (None, None, None, None)];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_communicator_has_its_side_and_neighbours() {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        let made = |handle, side| {
+            RingEvent::NewCommunicator(NewCommunicator { handle, side, ..NewCommunicator::default() })
+        };
+        let ranks = [3i32, -1].map(i32::to_le_bytes).concat();
+        let of_five = |direction, ranks| RingEvent::Neighbours { handle: 5, direction, ranks };
+        let events = [
+            of_five(NeighbourDirection::Sources, &ranks),
+            of_five(NeighbourDirection::Destinations, &ranks[..4]),
+            made(5, None),
+            made(6, Some(1)),
+        ];
+        for event in events {
+            process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Communicator(_, row) => {
+                Some((row.side, row.neighbours.sources.as_deref(), row.neighbours.destinations.as_deref()))
+            }
+            _ => None,
+        });
+        let expected = [(None, Some("[3,-1]"), Some("[3]")), (Some(1), None, None)];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+        assert!(process.neighbours.is_empty());
+    }
+
+    #[test]
+    fn a_status_fills_in_what_a_call_receives() {
+        let (any, sent) = (MpiReceive { bytes: Some(64), ..MpiReceive::default() }, Some(3));
+        let exchange = MpiCall {
+            peer: sent,
+            tag: sent,
+            receive: Some(any),
+            ..call(mpi::MpiFunction::MPI_Sendrecv, Some(COMM_WORLD))
+        };
+        let receive = call(mpi::MpiFunction::MPI_Recv, Some(COMM_WORLD));
+        let message = RequestCompletion { source: Some(1), tag: Some(9), ..RequestCompletion::default() };
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
+        for call in [exchange, receive] {
+            let events = [RingEvent::MpiEnter(call), RingEvent::MpiDone(message), RingEvent::MpiExit];
+            for event in events {
+                process.apply(&mut thread, 1, record(1, event), &mut out).unwrap();
+            }
+        }
+        let rows = out.batch().items.iter().filter_map(|item| match item {
+            OutputItem::Mpi(_, row) => Some((row.peer, row.tag, row.receive)),
+            _ => None,
+        });
+        let received = MpiReceive { source: Some(1), tag: Some(9), ..any };
+        let expected = [(sent, sent, Some(received)), (Some(1), Some(9), None)];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn calls_wait_for_a_communicator_that_another_thread_has_made() {
         let made = |handle, ordinal| NewCommunicator {
             library: RecordedLibrary::Mpi,
@@ -467,6 +678,7 @@ mod tests {
             leader: 0,
             tag: 0,
             ordinal,
+            side: None,
         };
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let mut process = ProcessPairing::new(1);

@@ -18,6 +18,10 @@ pub(super) struct StartedRequest {
     pub(super) time: i64,
     /// The request may be a receive, whose completion has the status of a message.
     pub(super) may_receive: bool,
+    /// The request is persistent.
+    pub(super) is_persistent: bool,
+    /// Stack id of the call that created a persistent request, if it is known.
+    pub(super) init_stack: Option<i64>,
 }
 
 /// Requests by handle. Several may have the same handle at a time: MPI libraries give all operations that
@@ -27,12 +31,26 @@ pub(super) struct PendingRequests {
     started: HashMap<u64, VecDeque<StartedRequest>>,
     /// Completions that were read before their start, which is in the ring of another thread.
     early: HashMap<u64, VecDeque<(RequestCompletion, EventSpan)>>,
+    /// Stack ids of the calls that created persistent requests.
+    prepared: HashMap<u64, i64>,
     remembered: usize,
     /// Number of completions whose start was not read.
     unmatched: u64,
 }
 
 impl PendingRequests {
+    /// Adds a persistent request that the call with this stack id has created.
+    pub(super) fn prepare(&mut self, request: u64, stack: i64) {
+        if self.prepared.len() < MAX_PENDING_REQUESTS || self.prepared.contains_key(&request) {
+            self.prepared.insert(request, stack);
+        }
+    }
+
+    /// Returns the stack id of the call that created a persistent request.
+    pub(super) fn init_stack(&self, request: u64) -> Option<i64> {
+        self.prepared.get(&request).copied()
+    }
+
     /// Adds the start of a request. Returns its completion if that was read before.
     pub(super) fn start(
         &mut self,
@@ -85,6 +103,7 @@ impl PendingRequests {
     /// Removes a request that was freed without a completion.
     pub(super) fn free(&mut self, request: u64) {
         self.take(request);
+        self.prepared.remove(&request);
     }
 
     fn take(&mut self, request: u64) -> Option<StartedRequest> {
@@ -103,7 +122,14 @@ mod tests {
     use super::*;
 
     fn started(stack: i64) -> StartedRequest {
-        StartedRequest { stack, name: NameId(0), time: stack, may_receive: true }
+        StartedRequest {
+            stack,
+            name: NameId(0),
+            time: stack,
+            may_receive: true,
+            is_persistent: false,
+            init_stack: None,
+        }
     }
 
     fn seen(start: i64) -> EventSpan {

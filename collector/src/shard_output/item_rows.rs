@@ -61,33 +61,60 @@ impl ItemRows<'_> {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq }) => {
+            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq, receive, probe_stack }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let (comm, bytes, seq) = (self.name(*comm), Value::from(*bytes), Value::from(*seq));
                 let [peer, root, tag] = [peer, root, tag].map(|number| int(*number));
-                let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
+                let received = receive.unwrap_or_default();
+                let [source, recvtag] = [received.source, received.tag].map(int);
+                let [recvbytes, probe_stack] = [received.bytes, *probe_stack].map(Value::from);
+                let row = [
+                    thread,
+                    start,
+                    end,
+                    name,
+                    stack,
+                    parent,
+                    comm,
+                    peer,
+                    root,
+                    tag,
+                    bytes,
+                    seq,
+                    source,
+                    recvtag,
+                    recvbytes,
+                    probe_stack,
+                ];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
-            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq }) => {
+            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq, stream }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let [comm, datatype] = [comm, datatype].map(|name| self.name(*name));
                 let [peer, root] = [peer, root].map(|number| int(*number));
-                let [count, bytes, seq] = [count, bytes, seq].map(|number| Value::from(*number));
-                let row =
-                    [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
+                let [count, bytes, seq, stream] =
+                    [count, bytes, seq, stream].map(|number| Value::from(*number));
+                let row = [
+                    thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq,
+                    stream,
+                ];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
             }
-            OutputItem::Request(span, RequestRow { peer, tag, bytes }) => {
+            OutputItem::Request(span, RequestRow { peer, tag, bytes, init_stack }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
-                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), Value::from(*bytes)];
+                let [bytes, init_stack] = [bytes, init_stack].map(|number| Value::from(*number));
+                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), bytes, init_stack];
                 self.writer.push(span.source, MPI_REQUEST, &row)?;
             }
-            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
+            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank, side, neighbours }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 let (comm, label) = (self.name(Some(*comm)), self.name(*label));
                 let size = Value::from(size_rank.map(|(size, _)| i64::from(size)));
                 let rank = Value::from(size_rank.map(|(_, rank)| i64::from(rank)));
-                let row = [thread, time, name, stack, parent, comm, label, size, rank];
+                let side = Value::from(side.map(i64::from));
+                let (sources, destinations) = (text(&neighbours.sources), text(&neighbours.destinations));
+                let row =
+                    [thread, time, name, stack, parent, comm, label, size, rank, side, sources, destinations];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
             OutputItem::MetricsDescription(description) => description.write(self.writer)?,
@@ -122,6 +149,10 @@ impl ItemRows<'_> {
     fn name(&self, name: Option<NameId>) -> Value<'static> {
         Value::from(name.and_then(|name| self.names.get(name.0 as usize)).copied())
     }
+}
+
+fn text(text: &Option<Box<str>>) -> Value<'_> {
+    text.as_ref().map_or(Value::Null, |text| Value::Text(text.as_bytes()))
 }
 
 fn int(value: Option<i32>) -> Value<'static> {

@@ -13,7 +13,7 @@ mod writer;
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
 pub use queue::ShardOutput;
 pub(crate) use queue::SideOutput;
-pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow};
+pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow, TopologyNeighbours};
 pub use rows::{EventSpan, NameId, OutputBatch, OutputItem};
 pub use shard_place::ShardPlace;
 pub(crate) use shard_place::{DEFAULT_MAX_BYTES, PlaceError};

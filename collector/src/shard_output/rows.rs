@@ -1,6 +1,7 @@
 //! Items that the collecting thread sends to the writing thread.
 
 use super::system_rows::{MetricsDescription, MetricsTick};
+use rpd_ring::record::MpiReceive;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
 /// A string. Strings are numbered from 0 in the order of [`OutputItem::Name`].
@@ -41,6 +42,10 @@ pub struct MpiRow {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
+    /// What a call that sends to its peer also receives.
+    pub receive: Option<MpiReceive>,
+    /// Stack id of the matched probe whose message the call receives.
+    pub probe_stack: Option<i64>,
 }
 
 /// Columns of an RCCL call besides those of an [`EventSpan`].
@@ -60,6 +65,8 @@ pub struct RcclRow {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
+    /// Handle of the stream that gets the operation.
+    pub stream: Option<i64>,
 }
 
 /// Columns of a completed request besides those of an [`EventSpan`].
@@ -71,10 +78,12 @@ pub struct RequestRow {
     pub tag: Option<i32>,
     /// Bytes of the message.
     pub bytes: Option<i64>,
+    /// Stack id of the call that created a persistent request.
+    pub init_stack: Option<i64>,
 }
 
 /// Columns of a communicator besides those of an [`EventSpan`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommunicatorRow {
     /// The name by which calls refer to it.
     pub comm: NameId,
@@ -82,6 +91,19 @@ pub struct CommunicatorRow {
     pub label: Option<NameId>,
     /// Number of its ranks, and rank of this process in it.
     pub size_rank: Option<(u32, u32)>,
+    /// Side of an intercommunicator: 0 or 1.
+    pub side: Option<u8>,
+    /// Neighbours in a topology.
+    pub neighbours: TopologyNeighbours,
+}
+
+/// Ranks of the neighbours of a process in a topology, each as a JSON list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TopologyNeighbours {
+    /// Neighbours that send to the process.
+    pub sources: Option<Box<str>>,
+    /// Neighbours to which the process sends.
+    pub destinations: Option<Box<str>>,
 }
 
 /// An item to write.

@@ -2,6 +2,7 @@
 
 use super::recorded_clocks::Spans;
 use crate::input::best_clock_sets::BestClockSets;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use crate::input::{BoottimeOffset, HostClocks, to_boottime};
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_shard::model::LocalNs;
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of intervals into which a run is divided to evaluate error bounds.
 const MOMENTS: i128 = 64;
+/// Maximum number of moments for which the output has the bounds of a clock domain.
+const MAX_STORED_MOMENTS: i128 = 64;
 
 /// Result of `--repair-causality`. A violation is a rank that left a collective before another rank, for which it
 /// waits, entered it. It counts once per rank and collective.
@@ -25,6 +28,42 @@ pub struct CausalityRepair {
     pub out_of_reach: u64,
     /// Largest move of a time, ns.
     pub moved_ns: i64,
+}
+
+/// Bounds of the job times of a clock domain, at moments spread evenly over its recorded span.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DomainErrorBounds {
+    /// Boot id.
+    pub boot_id: String,
+    /// Inode of the time namespace; 0: unknown.
+    pub time_namespace: u64,
+    /// First moment, job time, ns.
+    pub from_ns: i64,
+    /// Last moment, job time, ns.
+    pub to_ns: i64,
+    /// Error bound at each moment, ns; `None` if it is unknown.
+    pub error_bound_ns: Vec<Option<i64>>,
+    /// Certain bound at each moment, ns; `None` if there is none.
+    pub certain_bound_ns: Vec<Option<i64>>,
+}
+
+impl DomainErrorBounds {
+    fn of(domain: &ClockDomain, fit: &DomainFit, span: Option<(i64, i64)>) -> DomainErrorBounds {
+        let of_knots = || Some((fit.bars.first()?.local, fit.bars.last()?.local));
+        let moments = moments(fit, span.or_else(of_knots), MAX_STORED_MOMENTS - 1);
+        let job_time = |local: Option<&i64>| local.map_or(0, |local| fit.map.map(LocalNs(*local)).ns());
+        DomainErrorBounds {
+            boot_id: domain.boot_id.clone(),
+            time_namespace: match domain.time_namespace {
+                MERGED_TIME_NAMESPACE => 0,
+                own => own,
+            },
+            from_ns: job_time(moments.first()),
+            to_ns: job_time(moments.last()),
+            error_bound_ns: moments.iter().map(|moment| fit.bar_at(LocalNs(*moment))).collect(),
+            certain_bound_ns: moments.iter().map(|moment| fit.certain_bound_at(LocalNs(*moment))).collect(),
+        }
+    }
 }
 
 /// Aligned clocks of the job.
@@ -83,6 +122,11 @@ impl JobClocks {
         max_certain_bound(self.domain_fit(domain), self.span(domain))
     }
 
+    /// Returns the bounds of a domain at moments of its recorded span.
+    pub fn error_bounds(&self, domain: &ClockDomain) -> DomainErrorBounds {
+        DomainErrorBounds::of(domain, self.domain_fit(domain), self.span(domain))
+    }
+
     /// Returns the first and last recorded time of a domain, its BOOTTIME, ns.
     pub fn span(&self, domain: &ClockDomain) -> Option<(i64, i64)> {
         self.spans.get(domain).copied()
@@ -111,7 +155,7 @@ pub(super) fn median_bound(
     span: Option<(i64, i64)>,
     at: impl Fn(&DomainFit, LocalNs) -> Option<i64>,
 ) -> Option<i64> {
-    let moments = moments(fit, span).into_iter();
+    let moments = moments(fit, span, MOMENTS).into_iter();
     let mut values: Vec<Option<i64>> = moments.map(|moment| at(fit, LocalNs(moment))).collect();
     // An unknown value counts as larger than any known value.
     values.sort_unstable_by_key(|value| (value.is_none(), *value));
@@ -120,17 +164,17 @@ pub(super) fn median_bound(
 
 /// Returns the largest certain bound of a fit at times of a span; `None` if it is unknown at one of them.
 pub(super) fn max_certain_bound(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
-    let bounds = moments(fit, span).into_iter().map(|moment| fit.certain_bound_at(LocalNs(moment)));
+    let bounds = moments(fit, span, MOMENTS).into_iter().map(|moment| fit.certain_bound_at(LocalNs(moment)));
     bounds.collect::<Option<Vec<i64>>>()?.into_iter().max()
 }
 
-/// Returns times spread evenly over a span; the knots of the fit if the span is unknown.
-fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
+/// Returns the ends of equal parts of a span; the knots of the fit if the span is unknown.
+fn moments(fit: &DomainFit, span: Option<(i64, i64)>, parts: i128) -> Vec<i64> {
     match span {
         _ if fit.method == AlignMethod::Reference => vec![0],
         Some((first, last)) => {
             let length = i128::from(last) - i128::from(first);
-            (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
+            (0..=parts).map(|part| (i128::from(first) + length * part / parts) as i64).collect()
         }
         None => fit.bars.iter().map(|knot| knot.local).collect(),
     }
@@ -179,6 +223,26 @@ mod tests {
             });
             DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::default() }
         })
+    }
+
+    #[test]
+    fn stored_bounds_are_few_and_short() {
+        let knot = |local: i64| ErrorKnot { local, offset: 0, bar: 400, certain_bounds: None, growth: 100 };
+        let second = 1_000_000_000;
+        let fit = DomainFit {
+            method: AlignMethod::Probes,
+            bars: vec![knot(0), knot(100 * second)],
+            ..DomainFit::default()
+        };
+        let domain = ClockDomain { boot_id: "boot".to_owned(), time_namespace: 7 };
+        let bounds = DomainErrorBounds::of(&domain, &fit, Some((-10 * second, 100 * second)));
+        assert_eq!((bounds.from_ns, bounds.to_ns), (-10 * second, 100 * second));
+        assert_eq!((bounds.error_bound_ns.len(), bounds.certain_bound_ns), (64, vec![None; 64]));
+        assert_eq!((bounds.error_bound_ns[0], bounds.error_bound_ns[63]), (Some(1_400), Some(400)));
+        // Without a span, the ends are those of the observations.
+        let bounds = DomainErrorBounds::of(&domain, &fit, None);
+        assert_eq!((bounds.from_ns, bounds.to_ns), (0, 100 * second));
+        assert!(serde_json::to_string(&bounds).unwrap().len() < 2048);
     }
 
     proptest! {

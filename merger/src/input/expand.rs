@@ -106,7 +106,7 @@ impl BuiltinString {
 const FIRST_BUILTIN_INDEX: u32 = u32::MAX - 64;
 
 /// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
-pub(super) const ARGS: [(&str, &str, &str); 11] = [
+pub(super) const ARGS: [(&str, &str, &str); 20] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -118,7 +118,20 @@ pub(super) const ARGS: [(&str, &str, &str); 11] = [
     ("datatype_id", "datatype", "ncclDataType_t"),
     ("bytes", "bytes", "size_t"),
     ("seq", "seq", "uint64_t"),
+    ("source", "source", "int"),
+    ("recvtag", "recvtag", "int"),
+    ("recvbytes", "recvbytes", "size_t"),
+    ("init_stack_id", "init_stack_id", "uint64_t"),
+    ("probe_stack_id", "probe_stack_id", "uint64_t"),
+    ("stream", "stream", STREAM_TYPE),
+    ("side", "side", "int"),
+    ("sources", "sources", "int[]"),
+    ("destinations", "destinations", "int[]"),
 ];
+/// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
+pub(crate) const STACK_ARGS: [&str; 2] = ["init_stack_id", "probe_stack_id"];
+/// C type of a stream, whose handle is written as an address.
+const STREAM_TYPE: &str = "hipStream_t";
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
 
@@ -139,6 +152,11 @@ pub(crate) fn is_native(table: TableId) -> bool {
 /// A call has its name in its region, a sample has it nowhere else.
 pub(super) fn has_message(table: TableId) -> bool {
     !matches!(table, native::MPI_CALL | native::RCCL_CALL)
+}
+
+/// Returns whether a column of [`ARGS`] has ids of strings.
+pub(super) fn is_string(column: &str) -> bool {
+    column.ends_with("_id") && !STACK_ARGS.contains(&column)
 }
 
 /// Returns the number of rows per table that these native rows become.
@@ -325,10 +343,8 @@ fn samples(
 }
 
 fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Option<Rows<Local>> {
-    let columns = ARGS.iter().map(|(column, name, kind)| {
-        let is_string = column.ends_with("_id");
-        (is_string, *name, *kind, rows.column(column))
-    });
+    let columns =
+        ARGS.iter().map(|(column, name, kind)| (is_string(column), *name, *kind, rows.column(column)));
     let columns: Vec<_> = columns.filter(|(.., cells)| !matches!(cells, Cells::Absent)).collect();
     if columns.is_empty() {
         return None;
@@ -344,7 +360,7 @@ fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>)
                 Value::Null => continue,
                 cell if *is_string => text_of(cell, context).unwrap_or(BuiltinString::Lost.text().as_bytes()),
                 Value::Int(v) => {
-                    number = v.to_string();
+                    number = if *kind == STREAM_TYPE { format!("{v:#x}") } else { v.to_string() };
                     number.as_bytes()
                 }
                 Value::Text(text) => text,

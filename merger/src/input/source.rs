@@ -1,7 +1,7 @@
 //! A source: one space of keys and stack ids. A shard has one source per process, a database one per guid. In a
 //! merged database, one source can contain many processes.
 
-use crate::input::BuiltinString;
+use crate::input::{BuiltinString, Memberships};
 use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};
@@ -330,6 +330,8 @@ pub(crate) struct InputSource {
     pub tables: Arc<BTreeMap<TableId, Arc<Table>>>,
     /// Collectives; moved out when collectives are matched.
     pub collectives: ProcessCollectives,
+    /// Communicators of the process.
+    pub memberships: Memberships,
 }
 
 /// Key of the track for each thread and name. The thread is [`NO_THREAD`] if it is unknown.

@@ -8,7 +8,7 @@ use crate::agree::findings::{JobFindings, agree_on_findings};
 use crate::agree::job_clocks::JobClocks;
 use crate::budget::MemoryBudget;
 use crate::input::plan::MergePlan;
-use crate::number::{RowNumbering, number_rows};
+use crate::number::{RowNumbering, gather_communicators, number_rows};
 use crate::options::MergeArgs;
 use crate::output::sets::{self, SharedTableRows, TableSets, table_sets};
 use crate::strings::{self, StringIds};
@@ -16,6 +16,7 @@ use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives, match_calls
 use rpd_comm::{Comm, agree_on_result, all_gather_counts};
 use rpd_console::{Failure, Progress};
 use rpd_shard::model::rocpd;
+use serde_json::Value as Json;
 
 /// Results that are the same on all ranks, and the ids and memory of this rank that follow from them.
 pub(super) struct JobAgreement {
@@ -35,6 +36,8 @@ pub(super) struct JobAgreement {
     pub(super) sets: TableSets,
     /// Ids of rows.
     pub(super) numbering: RowNumbering,
+    /// Processes of the communicators, on rank 0.
+    pub(super) communicators: Option<Json>,
     /// Row counts of the string and node tables, whose rows are shared by several inputs.
     pub(super) shared_rows: SharedTableRows,
     /// Memory of this rank that is left for writing.
@@ -75,6 +78,7 @@ pub(super) fn agree(
         false => SharedTableRows { strings: strings.distinct, nodes: findings.nodes.nodes().len() as u64 },
         true => sets::count_shared_rows(comm, &inputs.surveys, &findings.nodes)?,
     };
+    let communicators = gather_communicators(comm, &inputs.surveys, &numbering)?;
     numbering.totals.extend([(rocpd::STRING, shared_rows.strings), (rocpd::INFO_NODE, shared_rows.nodes)]);
     Ok(JobAgreement {
         strings,
@@ -85,6 +89,7 @@ pub(super) fn agree(
         far_apart,
         sets,
         numbering,
+        communicators,
         shared_rows,
         memory,
     })

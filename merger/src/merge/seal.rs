@@ -59,7 +59,8 @@ pub(super) fn seal(
     let counts = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
     (report.rows, report.placeholders, report.replaced) = (counts.rows, counts.placeholders, counts.replaced);
     if comm.rank() == 0 {
-        let metadata = metadata(plan, report, &agreed.clocks, nodes);
+        let communicators = agreed.communicators.as_ref();
+        let metadata = metadata(plan, report, &agreed.clocks, &agreed.findings, communicators);
         seal::finish(path, sets, schema, nodes, &index, &metadata)?;
     }
     // Every rank reads the complete file if a trace is drawn from it.

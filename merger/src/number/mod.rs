@@ -1,10 +1,12 @@
 //! Assigns id bases to every source in phase 3, and renumbers rows accordingly.
 
+mod communicators;
 mod json_ids;
 mod placeholder;
 mod renumber;
 mod row_numbering;
 
+pub(crate) use communicators::gather_communicators;
 pub(crate) use placeholder::placeholders;
 pub(crate) use renumber::{ReplacedValues, SourceMap};
 pub(crate) use row_numbering::{RowNumbering, number_rows};

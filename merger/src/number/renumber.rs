@@ -1,6 +1,7 @@
 use super::SourceBases;
 use super::json_ids::{self, JsonId};
 use crate::agree::job_clocks::ProcessFit;
+use crate::input::expand;
 use crate::input::{BuiltinString, InputSource, RowOrigin, StackSpace, StringMap};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, Merged, Nulls, OwnedValue, Rows, TableId, TextCells, Value,
@@ -99,6 +100,27 @@ impl SourceMap<'_> {
             }
         }
         rows.into_merged(keys, columns)
+    }
+
+    /// Renumbers the stack ids of native rows that become text. One that is lost becomes 0, so that the number of
+    /// values stays the same.
+    pub(crate) fn renumber_stack_args(&self, rows: &mut Rows<Local>, replaced: &mut ReplacedValues) {
+        for name in expand::STACK_ARGS {
+            let Some(place) = rows.table.position(name) else { continue };
+            let cells = &rows.columns[place];
+            if cells.filled(rows.len) == 0 {
+                continue;
+            }
+            let (mut mapped, mut count) = (cells.clone(), 0);
+            self.stacks(&mut mapped, rows.len, &mut count);
+            let mut nulls = Nulls::default();
+            (0..rows.len).filter(|i| cells.get(*i) == Value::Null).for_each(|i| nulls.set(i));
+            let values = (0..rows.len).map(|i| mapped.int(i).unwrap_or(0)).collect();
+            rows.columns[place] = Cells::Int { values, nulls };
+            if count > 0 {
+                *replaced.entry((rows.id(), name.to_owned())).or_default() += count;
+            }
+        }
     }
 
     /// Returns the ids of consecutive rows. Stored rows are numbered without gaps, whatever their keys are.

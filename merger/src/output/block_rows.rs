@@ -41,7 +41,8 @@ pub(super) fn take_block(
     let context = ExpansionContext { strings: texts, tracks: &source.tracks, last_seen };
     let mut keys = *keys;
     for from in (0..rows.len).step_by(EXPANDED_AT_ONCE) {
-        let portion = rows.portion(from..(from + EXPANDED_AT_ONCE).min(rows.len));
+        let mut portion = rows.portion(from..(from + EXPANDED_AT_ONCE).min(rows.len));
+        map.renumber_stack_args(&mut portion, replaced);
         let expanded = expand::expand(&portion, &keys, &context, replaced);
         for (table, rows) in expand::counts(&portion) {
             keys.advance(table, rows as i64);

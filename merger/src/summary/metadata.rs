@@ -4,21 +4,23 @@
 //! database.
 
 use super::MergeReport;
+use super::clocks::shown_domains;
 use super::previous_merges::metadata_of_previous;
+use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
 use crate::partial_output::made_by_merge::STILL_RUNNING;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 /// Returns the metadata rows, each with tag and value.
 pub(crate) fn metadata(
     plan: &MergePlan,
     report: &MergeReport,
     clocks: &JobClocks,
-    nodes: &JobNodes,
+    found: &JobFindings,
+    communicators: Option<&Json>,
 ) -> Vec<(String, String)> {
-    let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
+    let reference = found.nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
     let own = [
         ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
         ("rpd.run_id", plan.run_id.clone()),
@@ -32,6 +34,7 @@ pub(crate) fn metadata(
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
         ("rpd.clock.align", clocks.align.clone()),
         ("rpd.clock.domains", json!(report.clocks).to_string()),
+        ("rpd.clock.error_bounds", error_bounds(clocks, found).to_string()),
         ("rpd.collectives", json!(report.collectives).to_string()),
         ("rpd.late_ranks", json!(report.late_ranks).to_string()),
         ("rpd.losses", json!(report.losses).to_string()),
@@ -40,6 +43,7 @@ pub(crate) fn metadata(
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
     let exits = Some(&report.commands_ended).filter(|exits| !exits.is_empty());
     let optional = [
+        ("rpd.communicators", communicators.cloned()),
         ("rpd.commands_ended", exits.map(|exits| json!(exits))),
         ("rpd.lateness", report.lateness.as_ref().map(|lateness| json!(lateness))),
         (STILL_RUNNING, report.still_running.as_ref().map(|running| json!(running))),
@@ -52,4 +56,12 @@ pub(crate) fn metadata(
     }
     all.extend(plan.tags.iter().cloned());
     all
+}
+
+/// Returns the bounds of each clock domain that was aligned.
+fn error_bounds(clocks: &JobClocks, found: &JobFindings) -> Json {
+    let domains = shown_domains(clocks, found);
+    let bounds = domains.iter().map(|domain| clocks.error_bounds(domain));
+    let known = bounds.filter(|bounds| bounds.error_bound_ns.iter().any(Option::is_some));
+    json!(known.collect::<Vec<_>>())
 }

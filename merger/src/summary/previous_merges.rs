@@ -95,7 +95,7 @@ pub(crate) fn metadata_of_previous(plan: &MergePlan, own: &mut Vec<(String, Stri
     match plan.only_previous_merge() {
         // The clocks were not measured again.
         Some(only) => {
-            own.retain(|(tag, _)| !only.tags.contains_key(tag));
+            own.retain(|(tag, _)| !only.tags.contains_key(tag) && tag != "rpd.clock.error_bounds");
             own.extend(only.tags.iter().map(|(tag, value)| (tag.clone(), value.clone())));
         }
         None if plan.previous_merges.is_empty() => {}

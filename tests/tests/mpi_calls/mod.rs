@@ -2,6 +2,7 @@
 //! in Fortran and in Python, with Open MPI and with MPICH.
 // clippy takes only functions marked as tests for tests.
 
+mod matching;
 mod memory;
 mod recorded;
 
@@ -89,6 +90,9 @@ fn check_details(trace: &Trace) {
         }
         assert_eq!(number(with_tag("MPI_Probe", 11)[0], "peer"), Some(left));
         assert_eq!(number(with_tag("MPI_Mprobe", 12)[0], "peer"), Some(left));
+        let exchange = with_tag("MPI_Sendrecv", 6)[0];
+        let received = ["source", "recvtag", "recvbytes"].map(|column| number(exchange, column));
+        assert_eq!(received, [left, 6, 24].map(Some), "rank {rank}");
         // To nobody.
         assert_eq!(number(with_tag("MPI_Send", 0)[0], "peer"), Some(-1));
         // What came is told where a status was asked for, and never of what was sent.

@@ -76,11 +76,12 @@ fn on(comm: Comm) -> Call {
     Call { comm: Some(comm as u64), ..plain() }
 }
 
-/// Makes a call that transfers data on a communicator.
-fn data(count: usize, datatype: Enum, comm: Comm) -> Call {
+/// Makes a call that transfers data on a communicator, in a stream.
+fn data(count: usize, datatype: Enum, comm: Comm, stream: Stream) -> Call {
     let call = on(comm);
     let datatype = u32::try_from(datatype).ok();
-    Call { record: RcclCall { count: Some(count as u64), datatype, ..call.record }, ..call }
+    let (count, stream) = (Some(count as u64), Some(stream as u64));
+    Call { record: RcclCall { count, datatype, stream, ..call.record }, ..call }
 }
 
 impl Call {
@@ -138,47 +139,47 @@ rccl_functions! {
     ncclGroupStart() => plain();
     ncclGroupEnd() => plain();
     ncclSend(sendbuff: Ptr, count: usize, datatype: Enum, peer: c_int, comm: Comm, stream: Stream)
-        => data(count, datatype, comm).with_peer(peer);
+        => data(count, datatype, comm, stream).with_peer(peer);
     ncclRecv(recvbuff: Ptr, count: usize, datatype: Enum, peer: c_int, comm: Comm, stream: Stream)
-        => data(count, datatype, comm).with_peer(peer);
+        => data(count, datatype, comm, stream).with_peer(peer);
     ncclAllReduce(
         sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, op: Enum, comm: Comm, stream: Stream,
-    ) => data(count, datatype, comm);
+    ) => data(count, datatype, comm, stream);
     ncclBroadcast(
         sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, root: c_int, comm: Comm, stream: Stream,
-    ) => data(count, datatype, comm).with_root(root);
+    ) => data(count, datatype, comm, stream).with_root(root);
     ncclBcast(buff: Ptr, count: usize, datatype: Enum, root: c_int, comm: Comm, stream: Stream)
-        => data(count, datatype, comm).with_root(root);
+        => data(count, datatype, comm, stream).with_root(root);
     ncclReduce(
         sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, op: Enum, root: c_int, comm: Comm,
         stream: Stream,
-    ) => data(count, datatype, comm).with_root(root);
+    ) => data(count, datatype, comm, stream).with_root(root);
     ncclAllGather(
         sendbuff: Ptr, recvbuff: Ptr, sendcount: usize, datatype: Enum, comm: Comm, stream: Stream,
-    ) => data(sendcount, datatype, comm);
+    ) => data(sendcount, datatype, comm, stream);
     ncclReduceScatter(
         sendbuff: Ptr, recvbuff: Ptr, recvcount: usize, datatype: Enum, op: Enum, comm: Comm, stream: Stream,
-    ) => data(recvcount, datatype, comm);
+    ) => data(recvcount, datatype, comm, stream);
     ncclGather(
         sendbuff: Ptr, recvbuff: Ptr, sendcount: usize, datatype: Enum, root: c_int, comm: Comm,
         stream: Stream,
-    ) => data(sendcount, datatype, comm).with_root(root);
+    ) => data(sendcount, datatype, comm, stream).with_root(root);
     ncclScatter(
         sendbuff: Ptr, recvbuff: Ptr, recvcount: usize, datatype: Enum, root: c_int, comm: Comm,
         stream: Stream,
-    ) => data(recvcount, datatype, comm).with_root(root);
+    ) => data(recvcount, datatype, comm, stream).with_root(root);
     ncclAllToAll(
         sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, comm: Comm, stream: Stream,
-    ) => data(count, datatype, comm);
+    ) => data(count, datatype, comm, stream);
     ncclAllToAllv(
         sendbuff: Ptr, sendcounts: Sizes, sdispls: Sizes, recvbuff: Ptr, recvcounts: Sizes, rdispls: Sizes,
         datatype: Enum, comm: Comm, stream: Stream,
-    ) => all_to_all(sendcounts, datatype, comm);
+    ) => all_to_all(sendcounts, datatype, comm, stream);
 }
 
 /// Returns the number of elements for all partners.
-fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
-    let mut call = data(0, datatype, comm);
+fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm, stream: Stream) -> Call {
+    let mut call = data(0, datatype, comm, stream);
     call.record.count = sum(counts, comm);
     call
 }

@@ -209,4 +209,28 @@ impl CallOutcome<'_> {
             self.producer.mpi_request(self.time, request);
         }
     }
+
+    /// Records that the call, a matched probe, has found a message.
+    #[inline]
+    pub(crate) fn message_found(&mut self, message: u64) {
+        if self.is_entered {
+            self.producer.mpi_message_found(self.time, message);
+        }
+    }
+
+    /// Records that the call receives the message of a matched probe.
+    #[inline]
+    pub(crate) fn message_received(&mut self, message: u64) {
+        if self.is_entered {
+            self.producer.mpi_message_received(self.time, message);
+        }
+    }
+
+    /// Records that the call has created a persistent request.
+    #[inline]
+    pub(crate) fn prepared(&mut self, request: u64) {
+        if self.is_entered {
+            self.producer.mpi_prepared(self.time, request);
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! Rows do not repeat their node or process, because a block belongs to one process. `end` is NULL if the process
 //! died or called exec before the range or call ended.
 
-use super::columns::{int, reference, stack, string, time};
+use super::columns::{int, reference, stack, string, text, time};
 use super::rocpd::INFO_THREAD;
 use super::row_types::{MarkRow, TableRow};
 use super::table::{FIRST_CARRIED_TABLE, Table, TableId};
@@ -43,10 +43,14 @@ pub(super) fn tables() -> Vec<Table> {
     // `name_id` is the function, as in `range`, so that the nesting columns keep their positions. `seq` counts this
     // process's collectives on one communicator from 1, separately from its other calls. The n-th collective
     // therefore has the same number in every rank, even if some calls were not recorded. `bytes` is the size of
-    // this rank's message (sends and collectives) or buffer (receives).
+    // this rank's message (sends and collectives) or buffer (receives). `source`, `recvtag` and `recvbytes` (buffer)
+    // are what `MPI_Sendrecv` receives. `probe_stack_id` is the matched probe whose message the call receives, with
+    // its communicator, peer and tag.
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
+    mpi_call.extend([int("source"), int("recvtag"), int("recvbytes"), stack("probe_stack_id")]);
 
+    // `stream` is the handle of the stream that gets the operation.
     let mut rccl_call = range.clone();
     rccl_call.extend([
         string("comm_id"),
@@ -56,18 +60,23 @@ pub(super) fn tables() -> Vec<Table> {
         string("datatype_id"),
         int("bytes"),
         int("seq"),
+        int("stream"),
     ]);
 
     // `name_id` is the function that started the operation. `stack_id` is the id of that call, which joins the two.
     // `parent_stack_id` is the call that completed the operation. `peer`, `tag` and `bytes` are those of the
-    // received message if the program requested a status.
+    // received message if the program requested a status or may have received any. `init_stack_id` is the call that
+    // created a persistent request.
     let mut mpi_request = mark.clone();
-    mpi_request.extend([int("peer"), int("tag"), int("bytes")]);
+    mpi_request.extend([int("peer"), int("tag"), int("bytes"), stack("init_stack_id")]);
 
     // `name_id` is the function that created or named the communicator; `stack_id` is the id of that call.
-    // `label_id` is the name that the program assigned.
+    // `label_id` is the name that the program assigned. `size` and `rank` are those of the own side of an
+    // intercommunicator; `side` is 0 if the leader of this side has the lower rank in `MPI_COMM_WORLD`, 1 for the
+    // other one. `sources` and `destinations` are JSON lists with the ranks of the neighbours in a topology.
     let mut communicator = mark.clone();
-    communicator.extend([string("comm_id"), string("label_id"), int("size"), int("rank")]);
+    communicator.extend([string("comm_id"), string("label_id"), int("size"), int("rank"), int("side")]);
+    communicator.extend([text("sources"), text("destinations")]);
 
     vec![
         table(RANGE, "range", range),

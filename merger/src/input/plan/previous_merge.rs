@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Metadata tags about clocks, and about collectives that were compared with these clocks.
-const TAGS: [&str; 10] = [
+const TAGS: [&str; 11] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
     "rpd.clock.align",
     "rpd.clock.domains",
+    "rpd.clock.error_bounds",
     "rpd.clock.repair",
     "rpd.collectives",
     "rpd.late_ranks",

@@ -3,7 +3,7 @@
 use crate::input::source::join;
 use crate::input::survey::crashed::OpenSpans;
 use crate::input::survey::row_texts::text_bytes;
-use crate::input::{BuiltinString, InputTables, NO_THREAD, block_rows, expand, needed_rows};
+use crate::input::{BuiltinString, InputTables, Memberships, NO_THREAD, block_rows, expand, needed_rows};
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
@@ -48,6 +48,8 @@ pub(super) struct SourceFacts {
     pub(super) open: OpenSpans,
     /// Collectives of the process.
     pub(super) collectives: ProcessCollectives,
+    /// Communicators of the process.
+    pub(super) memberships: Memberships,
 }
 
 impl SourceFacts {
@@ -65,6 +67,7 @@ impl SourceFacts {
         self.lost_strings |= other.lost_strings;
         self.open.add(other.open);
         self.collectives.add(other.collectives, sample);
+        self.memberships.add(other.memberships);
         for (thread, name) in other.tracks {
             let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
             self.tracks.insert((if full { NO_THREAD } else { thread }, name));
@@ -111,7 +114,9 @@ pub(super) fn facts(
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
     let collectives = ProcessCollectives::of_block(&rows, strings, sample);
-    let mut facts = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
+    let memberships = Memberships::of_block(&rows, strings);
+    let mut facts =
+        SourceFacts { open: OpenSpans::of(&rows), collectives, memberships, ..SourceFacts::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {

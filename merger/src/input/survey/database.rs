@@ -10,8 +10,8 @@ use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{hashes_of_builtins, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
 use crate::input::{
-    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
-    SourcePiece, SourceTracks, StackSpace, StringPieces,
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, Memberships, OpenInput,
+    RowLengthLimit, SourcePiece, SourceTracks, StackSpace, StringPieces,
 };
 use rpd_collectives::CallSample;
 use rpd_rocpd::read::{Database, Space};
@@ -152,6 +152,17 @@ impl TableSetReader<'_> {
         let tables = self.tables.clone();
         let collectives = of_space(self.database, self.found, &pieces, &names, &process, sample);
         let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), SourceTracks::new());
-        InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
+        InputSource {
+            process,
+            nodes,
+            spaces,
+            stacks,
+            pieces,
+            tracks,
+            string_table,
+            tables,
+            collectives,
+            memberships: Memberships::default(),
+        }
     }
 }

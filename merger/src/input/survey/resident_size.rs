@@ -164,6 +164,7 @@ fn of_source(source: &InputSource) -> usize {
         + source.tracks.len() * (TREE_ENTRY_BYTES + size_of::<KeyRange>())
         + stacks
         + bases
+        + source.memberships.iter().map(|(side, _)| of_text(&side.name) + TREE_ENTRY_BYTES).sum::<usize>()
 }
 
 fn of_node(node: &Node) -> usize {

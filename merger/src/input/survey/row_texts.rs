@@ -1,7 +1,7 @@
 //! Bytes of text that rows have in the output, where every row contains its own copy. A shard stores each text once
 //! per block, so the output can be thousands of times as long as the block.
 
-use crate::input::expand::{ARGS, MESSAGE_LIMIT, has_message, is_native};
+use crate::input::expand::{ARGS, MESSAGE_LIMIT, has_message, is_native, is_string};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, OwnedValue, Rows, TableId, TextCells, Value, rocpd};
 
@@ -30,9 +30,10 @@ pub(super) fn text_bytes(rows: &Rows<Local>, strings: &ShardStrings) -> Vec<(Tab
         if filled == 0 {
             continue;
         }
-        let values = match column.ends_with("_id") {
-            true => each_text(cells, rows.len, &text_of),
-            false => digits(cells, rows.len).saturating_mul(filled),
+        let values = match cells {
+            Cells::Text(_) | Cells::Any(_) => of_cells(cells),
+            _ if is_string(column) => each_text(cells, rows.len, &text_of),
+            _ => digits(cells, rows.len).saturating_mul(filled),
         };
         args = args.saturating_add(values).saturating_add((name.len() + kind.len()) as u64 * filled);
     }

@@ -179,7 +179,18 @@ pub(super) fn assign_keys(
     let nodes = vec![(1, process.node.clone())];
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
     let collectives = ProcessCollectives::default();
-    InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
+    InputSource {
+        process,
+        nodes,
+        spaces,
+        stacks,
+        pieces,
+        tracks,
+        string_table: 0,
+        tables,
+        collectives,
+        memberships: gathered.memberships.clone(),
+    }
 }
 
 /// Returns a placeholder for a process without a process record. Other processes of its shard ran on the same node.

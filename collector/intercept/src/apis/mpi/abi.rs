@@ -141,12 +141,17 @@ impl MpiAbi {
 
     /// Converts the peer of a message: `None` for any source, -1 for `MPI_PROC_NULL`.
     pub(super) fn peer(self, rank: c_int) -> Option<i32> {
-        let (any, proc_null) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
+        let proc_null = if self.open_mpi { -2 } else { -1 };
         match rank {
-            rank if rank == any => None,
+            rank if rank == self.any_source() => None,
             rank if rank == proc_null => Some(-1),
             rank => Some(rank),
         }
+    }
+
+    /// `MPI_ANY_SOURCE`.
+    pub(super) fn any_source(self) -> c_int {
+        if self.open_mpi { -1 } else { -2 }
     }
 
     /// Whether this process is the root, in a collective on an intercommunicator.
@@ -236,7 +241,7 @@ impl MpiAbi {
             return handle as u32 as usize;
         }
         let Some(address) = convert.address() else { return 0 };
-        // SAFETY: the three functions below have this type in Open MPI, and check the range of the
+        // SAFETY: the four functions below have this type in Open MPI, and check the range of the
         // number that they get.
         unsafe {
             std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> MpiHandle>(address)(handle)
@@ -270,6 +275,9 @@ impl MpiAbi {
     }
 }
 
+/// Bytes of the larger status.
+pub(super) const MAX_STATUS_BYTES: usize = size_of::<OpenMpiStatus>();
+
 #[repr(C)]
 struct OpenMpiStatus {
     source: c_int,
@@ -297,6 +305,7 @@ static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_siz
 pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Some(&MPI));
 pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Some(&MPI));
 pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Some(&MPI));
+pub(super) static MESSAGE_F2C: RealFunction = RealFunction::new(c"PMPI_Message_f2c", Some(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {

@@ -2,8 +2,8 @@
 //! counts (`MPI_Send_c`), and in Fortran, where everything is passed by address.
 
 use super::abi::{
-    COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MpiAbi, MpiHandle,
-    MpiPointer, REQUEST_F2C, TYPE_F2C,
+    COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MESSAGE_F2C, MpiAbi,
+    MpiHandle, MpiPointer, REQUEST_F2C, TYPE_F2C,
 };
 use super::narrow::{ArrayLength, NarrowedArguments};
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
@@ -32,6 +32,25 @@ pub(super) trait ArgumentKind {
 
     /// Converts a large count for the C function without large counts. `None` if that is impossible.
     fn narrow(value: Self::LargeCount, narrowing: &mut NarrowedArguments) -> Option<Self::C>;
+
+    /// Returns what MPI gets for an argument of a C function: the value, or in place of ignored statuses our
+    /// own, unless their address is null.
+    #[inline(always)]
+    fn passed(value: Self::C, _own_statuses: MpiPointer) -> Self::C {
+        value
+    }
+
+    /// The same for a C function for large counts.
+    #[inline(always)]
+    fn passed_large(value: Self::LargeCount, _own_statuses: MpiPointer) -> Self::LargeCount {
+        value
+    }
+
+    /// The same for a Fortran function.
+    #[inline(always)]
+    fn passed_fortran(place: MpiPointer, _own_statuses: MpiPointer) -> MpiPointer {
+        place
+    }
 }
 
 /// Defines kinds that both C functions take in the same way.
@@ -94,18 +113,62 @@ same_in_c! {
     CommPlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&COMM_F2C) } }
     /// One or more requests, in an array.
     Requests(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&REQUEST_F2C) } }
-    /// Address of a status.
-    Status(MpiPointer) -> StatusPlaces {
-        StatusPlaces::of_c, |address| StatusPlaces { address, is_wanted: !FORTRAN_STATUS_IGNORE.is(address) }
-    }
-    /// Address of statuses.
-    StatusArray(MpiPointer) -> StatusPlaces {
-        StatusPlaces::of_c, |address| StatusPlaces { address, is_wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
-    }
+    /// Address of a message of a matched probe, for input or output.
+    MessagePlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&MESSAGE_F2C) } }
     /// Address of a number or a logical value.
     IntPlace(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 0 } }
     /// Address of the indices of requests. Fortran counts from 1.
     Indices(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 1 } }
+}
+
+/// Defines addresses of statuses, which may be ignored.
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $kind:ident: $ignored:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $kind;
+
+        impl ArgumentKind for $kind {
+            type C = MpiPointer;
+            type LargeCount = MpiPointer;
+            type ReadValue = StatusPlaces;
+
+            #[inline(always)]
+            fn c(address: MpiPointer) -> StatusPlaces {
+                StatusPlaces::of_c(address)
+            }
+            #[inline(always)]
+            fn large(address: MpiPointer) -> StatusPlaces {
+                StatusPlaces::of_c(address)
+            }
+            #[inline(always)]
+            unsafe fn fortran(place: MpiPointer) -> StatusPlaces {
+                StatusPlaces::of_fortran(place, $ignored.is(place))
+            }
+            #[inline(always)]
+            fn narrow(address: MpiPointer, _narrowing: &mut NarrowedArguments) -> Option<MpiPointer> {
+                Some(address)
+            }
+            #[inline(always)]
+            fn passed(address: MpiPointer, own_statuses: MpiPointer) -> MpiPointer {
+                if own_statuses.is_null() { address } else { own_statuses }
+            }
+            #[inline(always)]
+            fn passed_large(address: MpiPointer, own_statuses: MpiPointer) -> MpiPointer {
+                Self::passed(address, own_statuses)
+            }
+            #[inline(always)]
+            fn passed_fortran(place: MpiPointer, own_statuses: MpiPointer) -> MpiPointer {
+                Self::passed(place, own_statuses)
+            }
+        }
+    )*};
+}
+
+statuses! {
+    /// Address of a status.
+    Status: FORTRAN_STATUS_IGNORE;
+    /// Address of statuses.
+    StatusArray: FORTRAN_STATUSES_IGNORE;
 }
 
 /// Reads an INTEGER of Fortran.

@@ -5,7 +5,7 @@ use super::new_communicator::CommunicatorCreation;
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use rpd_ring::mpi::{self, MpiFunction};
-use rpd_ring::record::MpiCall;
+use rpd_ring::record::{MpiCall, MpiReceive};
 use std::ffi::c_int;
 
 /// The relevant arguments of a call, as its MPI library represents them.
@@ -21,6 +21,29 @@ pub(super) struct CallArguments {
     /// The partners are the neighbours of this process, not the whole communicator.
     pub(super) is_of_neighbours: bool,
     pub(super) effect: CallEffect,
+    /// What a call that sends to its peer also receives.
+    pub(super) receive: Option<ReceiveArguments>,
+    /// Use of a matched probe's message.
+    pub(super) message: MessageUse,
+}
+
+/// What a call does with the message of a matched probe.
+#[derive(Clone, Copy)]
+pub(super) enum MessageUse {
+    None,
+    /// Finds it.
+    Finds(HandleArray),
+    /// Receives it.
+    Receives(HandleArray),
+}
+
+/// The arguments for the receive half of a call.
+#[derive(Clone, Copy)]
+pub(super) struct ReceiveArguments {
+    source: c_int,
+    tag: c_int,
+    count: i64,
+    datatype: MpiHandle,
 }
 
 /// The amount of data of a call.
@@ -51,10 +74,14 @@ pub(super) enum CallEffect {
     Nothing,
     /// Starts an operation and stores its request.
     Starts(HandleArray),
+    /// The same for a receive.
+    StartsReceive(HandleArray),
     /// Starts the operations of a number of persistent requests.
     StartsAgain(HandleArray, c_int),
     /// Creates a persistent request of a send.
     PreparesSend(HandleArray),
+    /// Creates a persistent request of a receive.
+    PreparesReceive(HandleArray),
     /// Completes some of a number of requests.
     Completes(HandleArray, c_int, CompletedRequests, StatusPlaces),
     /// Frees a request.
@@ -99,6 +126,8 @@ pub(super) fn plain() -> CallArguments {
         is_in_place: false,
         is_of_neighbours: false,
         effect: CallEffect::Nothing,
+        receive: None,
+        message: MessageUse::None,
     }
 }
 
@@ -116,6 +145,12 @@ pub(super) fn message(
 /// Makes a call that probes for a message of a peer.
 pub(super) fn probe(peer: c_int, tag: c_int, comm: MpiHandle) -> CallArguments {
     CallArguments { comm: Some(comm), peer: Some(peer), tag: Some(tag), ..plain() }
+}
+
+/// Makes a call that receives the message of a matched probe.
+pub(super) fn receives(count: i64, datatype: MpiHandle, message: HandleArray) -> CallArguments {
+    let volume = DataVolume::Elements(count, datatype);
+    CallArguments { volume, message: MessageUse::Receives(message), ..plain() }
 }
 
 /// Makes a collective call without a root.
@@ -144,12 +179,40 @@ impl CallArguments {
         CallArguments { effect, ..self }
     }
 
+    /// Adds the message that a matched probe finds.
+    pub(super) fn finds(self, message: HandleArray) -> CallArguments {
+        CallArguments { message: MessageUse::Finds(message), ..self }
+    }
+
+    /// Adds the receive half.
+    pub(super) fn and_receives(
+        self,
+        count: i64,
+        datatype: MpiHandle,
+        source: c_int,
+        tag: c_int,
+        status: StatusPlaces,
+    ) -> CallArguments {
+        let receive = Some(ReceiveArguments { source, tag, count, datatype });
+        CallArguments { receive, effect: CallEffect::Receives(None, status), ..self }
+    }
+
     /// Returns the address of the request of a non-blocking call.
     pub(super) fn starts(&self) -> Option<HandleArray> {
         match self.effect {
-            CallEffect::Starts(request) => Some(request),
+            CallEffect::Starts(request) | CallEffect::StartsReceive(request) => Some(request),
             _ => None,
         }
+    }
+
+    /// Whether the call receives from any source or with any tag.
+    #[inline(always)]
+    pub(super) fn is_of_any(&self) -> bool {
+        let (source, tag) = match self.receive {
+            Some(receive) => (Some(receive.source), Some(receive.tag)),
+            None => (self.peer, self.tag),
+        };
+        source.is_none_or(|source| MpiAbi::get().peer(source).is_none()) || tag.is_none_or(|tag| tag < 0)
     }
 
     /// Returns the communicator in its form in the ring, 0 for none.
@@ -175,6 +238,11 @@ impl CallArguments {
             tag: self.tag.filter(|tag| *tag >= 0),
             bytes: self.significant_volume(abi).bytes(abi, self.comm),
             seq,
+            receive: self.receive.map(|receive| MpiReceive {
+                source: abi.peer(receive.source),
+                tag: Some(receive.tag).filter(|tag| *tag >= 0),
+                bytes: abi.bytes(receive.count, receive.datatype),
+            }),
         }
     }
 

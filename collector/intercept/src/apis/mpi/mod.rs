@@ -6,17 +6,18 @@
 //!   request or on a matched message;
 //! * peer: destination or source; none for `MPI_ANY_SOURCE`, -1 for `MPI_PROC_NULL`;
 //! * root: none for the special roots of intercommunicators; tag: none for `MPI_ANY_TAG`;
+//! * source, receive tag and room of what `MPI_Sendrecv` receives, beside the peer, tag and bytes that it sends;
 //! * bytes: the data that this rank sends, or the size of its receive buffer. Alltoall and the vector forms
 //!   sum over all partners, scatter has the share of this rank, neighbour collectives the share of one
 //!   neighbour, their vector forms nothing. The number comes from the arguments, so the completion of a
 //!   receive does not change it;
 //! * seq: ordinal of the call on its communicator, see [`crate::interpose::sequence`]: calls that fail count
 //!   as well. Calls that all ranks of the communicator make are counted separately from the others;
-//! * requests: their start and their completion. Source, tag and bytes of a message are recorded only if the
-//!   program requested a status. Nothing is recorded of a call that fails, although it may have completed
-//!   some requests;
+//! * requests: their start and their completion, and the creation of persistent ones. Source, tag and bytes of a message are recorded if the
+//!   program requested a status, or may receive from any source or with any tag ([`own_statuses`]). Nothing
+//!   is recorded of a call that fails, although it may have completed some requests;
 //! * communicators: their creation, and how they were created, so that their ranks agree on a name; their
-//!   names and their end.
+//!   neighbours, their names and their end.
 //!
 //! # The forms of a function
 //!
@@ -38,10 +39,12 @@ mod files;
 mod narrow;
 mod new_communicator;
 mod one_sided;
+mod own_statuses;
 mod point_to_point;
 mod pointers;
 mod requests;
 mod run;
+mod topology;
 
 /// Exports functions. Each entry has the name, the name of the Fortran form, and the arguments in the order
 /// of MPI's bindings; after the arrow follows the call to record. Entries in `counted` have a form for large
@@ -91,8 +94,12 @@ macro_rules! c_function {
                 },
                 // SAFETY: the function of this name in an MPI library has these arguments and is not
                 // variadic; each is in a register or stack slot of the size used here, see `MpiHandle`, and
-                // it gets what the program passed.
-                || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
+                // it gets what the program passed, or statuses of ours in place of ignored ones.
+                |own_statuses| unsafe {
+                    std::mem::transmute::<usize, Real>(address)(
+                        $(<$kind as ArgumentKind>::passed($argument, own_statuses)),*
+                    )
+                },
             )
         }
     };
@@ -120,8 +127,10 @@ macro_rules! large_function {
             };
             match REAL.address() {
                 // SAFETY: as in the form without large counts.
-                Some(address) => crate::apis::mpi::run::run(look, || unsafe {
-                    std::mem::transmute::<usize, Real>(address)($($argument),*)
+                Some(address) => crate::apis::mpi::run::run(look, |own_statuses| unsafe {
+                    std::mem::transmute::<usize, Real>(address)(
+                        $(<$kind as ArgumentKind>::passed_large($argument, own_statuses)),*
+                    )
                 }),
                 None if !crate::apis::mpi::abi::is_known() => crate::apis::mpi::NO_MPI,
                 None => {
@@ -193,9 +202,12 @@ macro_rules! fortran_function {
                     CallArguments { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
                 },
                 // SAFETY: the function of this name in an MPI library has these arguments and gets what
-                // the program passed, and it writes the error code.
-                || unsafe {
-                    std::mem::transmute::<usize, Real>(address)($($argument,)* error $(, $more)*);
+                // the program passed, or statuses of ours in place of ignored ones, and it writes the error
+                // code.
+                |own_statuses| unsafe {
+                    std::mem::transmute::<usize, Real>(address)(
+                        $(<$kind as ArgumentKind>::passed_fortran($argument, own_statuses),)* error $(, $more)*
+                    );
                     error.read_unaligned()
                 },
             );

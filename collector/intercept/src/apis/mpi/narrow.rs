@@ -8,10 +8,10 @@
 //! request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Beyond
 //! [`MAX_HELD_REQUESTS`] such requests at a time the arrays are never freed.
 
-use super::abi::{MpiAbi, MpiHandle, ask};
+use super::abi::{MpiAbi, MpiHandle};
 use super::call::CallArguments;
 use super::pointers::HandleArray;
-use crate::interpose::real::{MPI, RealFunction};
+use super::topology::neighbour_counts;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -100,8 +100,8 @@ impl NarrowedArguments {
         let length = match length {
             ArrayLength::Group => abi.size(comm)?,
             _ if !self.is_of_neighbours => abi.partners(comm)?,
-            ArrayLength::Destinations => neighbours(comm)?.1,
-            ArrayLength::Sources => neighbours(comm)?.0,
+            ArrayLength::Destinations => neighbour_counts(comm)?.1,
+            ArrayLength::Sources => neighbour_counts(comm)?.0,
         };
         usize::try_from(length).ok()
     }
@@ -124,51 +124,6 @@ fn free(arrays: [*mut c_int; MAX_ARRAYS]) {
         unsafe { libc::free(array.cast()) };
     }
 }
-
-/// Returns the number of neighbours that send to this process, and of those that it sends to.
-fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
-    const GRAPH: c_int = 1;
-    const CART: c_int = 2;
-    const DIST_GRAPH: c_int = 3;
-    // The two families number the first two kinds in opposite order, so this asks MPI for both: a Cartesian
-    // communicator has dimensions.
-    match ask(&TOPO_TEST, comm)? {
-        DIST_GRAPH => {
-            let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
-            type Count = unsafe extern "C-unwind" fn(MpiHandle, *mut c_int, *mut c_int, *mut c_int) -> c_int;
-            let address = DIST_GRAPH_NEIGHBORS_COUNT.address()?;
-            // SAFETY: the function has this type.
-            let failed = unsafe {
-                std::mem::transmute::<usize, Count>(address)(
-                    comm,
-                    &raw mut sources,
-                    &raw mut destinations,
-                    &raw mut weighted,
-                )
-            };
-            (failed == 0).then_some((sources, destinations))
-        }
-        kind @ (GRAPH | CART) if (kind == GRAPH) == MpiAbi::get().numbers_graphs_first() => {
-            let mut count = 0;
-            type Count = unsafe extern "C-unwind" fn(MpiHandle, c_int, *mut c_int) -> c_int;
-            let (address, rank) = (GRAPH_NEIGHBORS_COUNT.address()?, MpiAbi::get().rank(comm)?);
-            // SAFETY: the function has this type.
-            let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, rank, &raw mut count) };
-            (failed == 0).then_some((count, count))
-        }
-        GRAPH | CART => {
-            let count = ask(&CARTDIM_GET, comm)?.checked_mul(2)?;
-            Some((count, count))
-        }
-        _ => None,
-    }
-}
-
-static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", Some(&MPI));
-static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", Some(&MPI));
-static GRAPH_NEIGHBORS_COUNT: RealFunction = RealFunction::new(c"PMPI_Graph_neighbors_count", Some(&MPI));
-static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", Some(&MPI));
 
 /// Maximum number of requests whose arrays are stored.
 const MAX_HELD_REQUESTS: usize = 1024;

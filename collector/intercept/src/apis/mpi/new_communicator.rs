@@ -4,6 +4,7 @@
 use super::abi::{MpiAbi, MpiHandle};
 use super::call::{COMMUNICATORS, CallArguments};
 use super::pointers::HandleArray;
+use super::topology::Neighbours;
 use crate::interpose::real::{MPI, RealFunction};
 use crate::interpose::sequence;
 use rpd_ring::mpi::MpiFunction;
@@ -31,6 +32,15 @@ impl CommunicatorCreation {
             (CommunicatorBirth::Collective, Some(numbers)) => sequence::next(&numbers.made),
             _ => 0,
         }
+    }
+
+    /// Returns the neighbours in the topology of a complete communicator.
+    pub(super) fn neighbours(&self) -> Option<Neighbours> {
+        let (abi, comm) = (MpiAbi::get(), self.place.one());
+        if self.request.is_some() || !abi.is_communicator(comm) || abi.is_inter(comm) {
+            return None;
+        }
+        Neighbours::of(comm)
     }
 
     /// Describes the new communicator after a call that succeeded.
@@ -61,6 +71,7 @@ impl CommunicatorCreation {
             // Both groups must agree, so they use the lower rank.
             let other = leader(&COMM_REMOTE_GROUP, comm)?;
             new.leader = own.min(other);
+            new.side = (own != other).then_some(u8::from(own > other));
             let (low, high) = (own.min(other) as u32, own.max(other) as u32);
             new.id = u64::from(low) | u64::from(high) << 32;
         }

@@ -1,9 +1,10 @@
 //! Start and end of MPI, and messages.
 
 use super::argument::{
-    Address, ArgumentKind, Buffer, Comm, Datatype, ElementCount, Int, IntPlace, Requests, Status,
+    Address, ArgumentKind, Buffer, Comm, Datatype, ElementCount, Int, IntPlace, MessagePlace, Requests,
+    Status,
 };
-use super::call::{CallArguments, CallEffect, DataVolume, message, plain, probe};
+use super::call::{CallArguments, CallEffect, message, plain, probe, receives};
 use super::{c_function, fortran_functions, mpi_functions};
 
 mpi_functions! { plain:
@@ -61,27 +62,26 @@ mpi_functions! { counted:
     ) => message(count, datatype, source, tag, comm).and(CallEffect::Receives(None, status));
     MPI_Irecv mpi_irecv(
         buf: Buffer, count: ElementCount, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
-    ) => message(count, datatype, source, tag, comm).and(CallEffect::Starts(request));
+    ) => message(count, datatype, source, tag, comm).and(CallEffect::StartsReceive(request));
     MPI_Recv_init mpi_recv_init(
         buf: Buffer, count: ElementCount, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
-    ) => message(count, datatype, source, tag, comm);
+    ) => message(count, datatype, source, tag, comm).and(CallEffect::PreparesReceive(request));
     MPI_Sendrecv mpi_sendrecv(
         sendbuf: Buffer, sendcount: ElementCount, sendtype: Datatype, dest: Int, sendtag: Int,
         recvbuf: Buffer, recvcount: ElementCount, recvtype: Datatype, source: Int, recvtag: Int,
         comm: Comm, status: Status,
-    ) => message(sendcount, sendtype, dest, sendtag, comm);
+    ) => message(sendcount, sendtype, dest, sendtag, comm)
+        .and_receives(recvcount, recvtype, source, recvtag, status);
     MPI_Sendrecv_replace mpi_sendrecv_replace(
         buf: Buffer, count: ElementCount, datatype: Datatype, dest: Int, sendtag: Int, source: Int, recvtag: Int,
         comm: Comm, status: Status,
-    ) => message(count, datatype, dest, sendtag, comm);
+    ) => message(count, datatype, dest, sendtag, comm).and_receives(count, datatype, source, recvtag, status);
     MPI_Mrecv mpi_mrecv(
-        buf: Buffer, count: ElementCount, datatype: Datatype, message: Address, status: Status,
-    ) => CallArguments {
-        volume: DataVolume::Elements(count, datatype), effect: CallEffect::Receives(None, status), ..plain()
-    };
+        buf: Buffer, count: ElementCount, datatype: Datatype, message: MessagePlace, status: Status,
+    ) => receives(count, datatype, message).and(CallEffect::Receives(None, status));
     MPI_Imrecv mpi_imrecv(
-        buf: Buffer, count: ElementCount, datatype: Datatype, message: Address, request: Requests,
-    ) => CallArguments { volume: DataVolume::Elements(count, datatype), effect: CallEffect::Starts(request), ..plain() };
+        buf: Buffer, count: ElementCount, datatype: Datatype, message: MessagePlace, request: Requests,
+    ) => receives(count, datatype, message).and(CallEffect::Starts(request));
 }
 
 mpi_functions! { plain:
@@ -89,9 +89,9 @@ mpi_functions! { plain:
         => probe(source, tag, comm).and(CallEffect::Receives(None, status));
     MPI_Iprobe mpi_iprobe(source: Int, tag: Int, comm: Comm, flag: IntPlace, status: Status)
         => probe(source, tag, comm).and(CallEffect::Receives(Some(flag), status));
-    MPI_Mprobe mpi_mprobe(source: Int, tag: Int, comm: Comm, message: Address, status: Status)
-        => probe(source, tag, comm).and(CallEffect::Receives(None, status));
+    MPI_Mprobe mpi_mprobe(source: Int, tag: Int, comm: Comm, message: MessagePlace, status: Status)
+        => probe(source, tag, comm).finds(message).and(CallEffect::Receives(None, status));
     MPI_Improbe mpi_improbe(
-        source: Int, tag: Int, comm: Comm, flag: IntPlace, message: Address, status: Status,
-    ) => probe(source, tag, comm).and(CallEffect::Receives(Some(flag), status));
+        source: Int, tag: Int, comm: Comm, flag: IntPlace, message: MessagePlace, status: Status,
+    ) => probe(source, tag, comm).finds(message).and(CallEffect::Receives(Some(flag), status));
 }

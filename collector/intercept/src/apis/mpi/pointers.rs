@@ -69,13 +69,26 @@ impl HandleArray {
 /// Address of statuses.
 #[derive(Clone, Copy)]
 pub(super) struct StatusPlaces {
-    pub(super) address: MpiPointer,
-    pub(super) is_wanted: bool,
+    address: MpiPointer,
+    is_wanted: bool,
+    /// The program passes `MPI_STATUS_IGNORE` or `MPI_STATUSES_IGNORE`.
+    pub(super) is_ignored: bool,
 }
 
 impl StatusPlaces {
     pub(super) fn of_c(address: MpiPointer) -> StatusPlaces {
-        StatusPlaces { address, is_wanted: !address.is_null() && !MpiAbi::get().is_ignored(address) }
+        let is_ignored = MpiAbi::get().is_ignored(address);
+        StatusPlaces { address, is_wanted: !address.is_null() && !is_ignored, is_ignored }
+    }
+
+    /// A null address is unwanted, but MPI may report it as an error.
+    pub(super) fn of_fortran(address: MpiPointer, is_unwanted: bool) -> StatusPlaces {
+        StatusPlaces { address, is_wanted: !is_unwanted, is_ignored: is_unwanted && !address.is_null() }
+    }
+
+    /// Statuses of ours.
+    pub(super) fn own(address: MpiPointer) -> StatusPlaces {
+        StatusPlaces { address, is_wanted: true, is_ignored: false }
     }
 
     /// Reads what a status contains about a message. Called only for statuses that MPI has written.

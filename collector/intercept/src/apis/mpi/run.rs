@@ -1,31 +1,56 @@
 //! Runs one call of an MPI function: records it, passes it on, and records its outcome.
 
-use super::abi::{MpiAbi, MpiHandle, is_known};
-use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
+use super::abi::{MpiAbi, MpiHandle, MpiPointer, is_known};
+use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests, MessageUse};
 use super::narrow::{WaitingRequests, has_held_arrays};
 use super::new_communicator::world;
+use super::own_statuses::{OwnStatuses, WILDCARDS};
 use super::pointers::{AnswerPlaces, StatusPlaces};
 use crate::interpose::inside::{CallOutcome, TracedCall};
 use crate::interpose::sequence::CommunicatorTable;
 use crate::runtime::errno;
-use rpd_ring::record::{RecordedLibrary, RequestCompletion};
+use rpd_ring::record::{NeighbourDirection, RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
-use std::slice;
+use std::{ptr, slice};
 
-/// Runs a function for the program. `describe` reads its arguments, `real` passes them on and returns the
-/// error class.
+/// Runs a function for the program. `describe` reads its arguments, `real` passes them on, with statuses of
+/// ours unless their address is null, and returns the error class.
 #[inline]
-pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
+pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(MpiPointer) -> c_int) -> c_int {
     let mut inside = TracedCall::begin(RecordedLibrary::Mpi);
     if !inside.is_traced() && !has_held_arrays() || !is_known() {
-        let result = real();
+        let result = real(ptr::null_mut());
         inside.end(|_| ());
         return result;
     }
     let call = describe();
+    let statuses = if inside.is_traced() { call.statuses_to_replace() } else { 0 };
     let before = begin(&mut inside, &call);
-    let result = real();
+    if statuses > 0 {
+        let mut real = Some(real);
+        return run_with_own_statuses(inside, call, &before, statuses, &mut |own_statuses| {
+            real.take().map_or(0, |real| real(own_statuses))
+        });
+    }
+    let result = real(ptr::null_mut());
     end(inside, &call, &before, result);
+    result
+}
+
+/// The rest of [`run`] with statuses of ours in place of ignored ones. Not inlined: other calls do not need
+/// their memory on the stack.
+#[inline(never)]
+fn run_with_own_statuses(
+    inside: TracedCall,
+    mut call: CallArguments,
+    before: &Before,
+    statuses: usize,
+    real: &mut dyn FnMut(MpiPointer) -> c_int,
+) -> c_int {
+    let mut own = OwnStatuses::new(statuses);
+    call.replace_statuses(&mut own);
+    let result = real(own.address());
+    end(inside, &call, before, result);
     result
 }
 
@@ -37,6 +62,8 @@ struct Before {
     communicator: u64,
     /// The request of the call.
     request: MpiHandle,
+    /// The message that the call receives.
+    message: MpiHandle,
     /// Requests with arrays of ours.
     waiting: Option<WaitingRequests>,
 }
@@ -45,7 +72,7 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     // Reading arguments may call MPI, which may change errno.
     let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
-    let mut before = Before { ordinal: 0, communicator: 0, request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, communicator: 0, request: 0, message: 0, waiting: None };
     if let CallEffect::Completes(requests, count, ..) = call.effect
         && has_held_arrays()
     {
@@ -58,6 +85,9 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     if inside.is_recorded() {
         inside.begin_mpi(&call.resolve(seq));
     }
+    if let MessageUse::Receives(message) = call.message {
+        before.message = message.one();
+    }
     match call.effect {
         CallEffect::Completes(requests, count, ..) => {
             inside.remember(length(count), |at| abi.number(requests.at(at)));
@@ -65,6 +95,7 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
         CallEffect::Frees(request) => {
             before.request = request.one();
             SENDS.end(abi.number(before.request));
+            WILDCARDS.end(abi.number(before.request));
         }
         CallEffect::Makes(creation) => {
             before.ordinal = creation.ordinal(call.comm.map_or(0, |comm| abi.communicator(comm)));
@@ -98,6 +129,9 @@ fn count(call: &CallArguments) {
     match call.effect {
         CallEffect::Makes(creation) => COMMUNICATORS.begin(abi.communicator(creation.place.one())),
         CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
+        CallEffect::StartsReceive(request) | CallEffect::PreparesReceive(request) if call.is_of_any() => {
+            WILDCARDS.begin(abi.number(request.one()));
+        }
         _ => {}
     }
 }
@@ -107,14 +141,34 @@ static SENDS: CommunicatorTable = CommunicatorTable::new();
 
 /// Records the effects of a call that succeeded.
 fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
+    note_effect(call, before, outcome);
+    let abi = MpiAbi::get();
+    match (call.message, call.effect) {
+        (MessageUse::Finds(message), CallEffect::Receives(flag, _))
+            if flag.is_none_or(AnswerPlaces::is_true) =>
+        {
+            outcome.message_found(abi.number(message.one()));
+        }
+        (MessageUse::Receives(_), _) => outcome.message_received(abi.number(before.message)),
+        _ => {}
+    }
+}
+
+fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
     let abi = MpiAbi::get();
     match call.effect {
-        CallEffect::Nothing | CallEffect::PreparesSend(_) => {}
-        CallEffect::Starts(request) => started(outcome, request.one()),
+        CallEffect::Nothing => {}
+        CallEffect::PreparesSend(request) | CallEffect::PreparesReceive(request) => {
+            outcome.prepared(abi.number(request.one()));
+        }
+        CallEffect::Starts(request) | CallEffect::StartsReceive(request) => started(outcome, request.one()),
         CallEffect::StartsAgain(requests, count) => {
             (0..length(count)).for_each(|at| started(outcome, requests.at(at)));
         }
-        CallEffect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
+        CallEffect::Completes(requests, _, completed, statuses) => {
+            complete(outcome, completed, statuses);
+            WILDCARDS.end_completed(outcome, requests);
+        }
         CallEffect::Frees(_) => {
             if abi.is_request(before.request) {
                 outcome.producer.mpi_freed(outcome.time, abi.number(before.request));
@@ -122,10 +176,8 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
         }
         CallEffect::Receives(flag, status) => {
             let is_there = flag.is_none_or(AnswerPlaces::is_true);
-            let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
-            let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
             if is_there
-                && is_open
+                && call.is_of_any()
                 && let Some(message) = status.message(0)
             {
                 outcome.producer.mpi_done(outcome.time, &message);
@@ -136,6 +188,12 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
                 started(outcome, request.one());
             }
             if let Some(made) = creation.outcome(call, before.ordinal) {
+                if let Some(mut neighbours) = creation.neighbours() {
+                    let (time, handle) = (outcome.time, made.handle);
+                    let (from, to) = (NeighbourDirection::Sources, NeighbourDirection::Destinations);
+                    outcome.producer.neighbours(time, handle, from, neighbours.sources());
+                    outcome.producer.neighbours(time, handle, to, neighbours.destinations());
+                }
                 outcome.producer.new_communicator(outcome.time, &made);
             }
         }
