@@ -135,6 +135,7 @@ fn compile(program: &Path) {
     let mut sources: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|e| e == "c")).collect();
     sources.sort();
-    let compiler = Job::new("mpicc").args(["-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"]);
+    let compiler =
+        Job::new("mpicc").args(["-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"]);
     let _ = compiler.arg(program).args(sources).arg("-lm").run().success();
 }

@@ -58,6 +58,7 @@ int main(int argc, char **argv)
     int64_t start = now();
     read_options(argc, argv);
     initialise(&argc, &argv);
+    run_first();
     const char *name = settings.program;
     if (!run_program(name) && !run_master(name) && !run_communicators(name)) {
         fprintf(stderr, "truth: no program '%s'\n", name);

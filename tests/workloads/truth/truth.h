@@ -50,6 +50,8 @@ struct call {
 
 /* clock.c */
 int64_t now(void);
+/* Gives this rank a core as soon as it needs one. To be called after MPI_Init. */
+void run_first(void);
 int64_t sleep_until(int64_t ns);
 /* Excess of this rank in a step by the plan. */
 int64_t delay_of(int step);
