@@ -42,10 +42,13 @@ struct Arguments {
     /// Excess, as a share of the work
     #[arg(long, default_value_t = 0.2)]
     excess: f64,
+    /// Standard deviation of the work, as a share of it
+    #[arg(long, default_value_t = 0.02)]
+    noise: f64,
     /// Steps of a run
     #[arg(long, default_value_t = 40)]
     steps: u32,
-    /// Where results are kept
+    /// Where results are kept; those of other lengths, excesses or noise need another folder
     #[arg(long, value_name = "DIR", default_value = "target/truth-real")]
     folder: PathBuf,
     /// Keep the first run of each scenario: DIR/NAME has shards, logs, trace.db and truth.json
@@ -104,13 +107,14 @@ fn run(
     seed: u64,
     folder: &Path,
 ) -> Result<RunResult, String> {
-    let kept = arguments.keep.as_ref().filter(|_| seed == 1).map(|keep| keep.join(scenario.name));
+    let kept =
+        arguments.keep.as_ref().filter(|_| seed == 1).map(|keep| repository().join(keep).join(scenario.name));
     let place = kept.clone().unwrap_or_else(|| folder.join("run"));
     if place.exists() {
         fs::remove_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     }
-    let Arguments { work_ms, excess, steps, .. } = *arguments;
-    let proportions = Proportions { work_ms, excess, steps, ..Proportions::default() };
+    let Arguments { work_ms, excess, steps, noise, .. } = *arguments;
+    let proportions = Proportions { work_ms, excess, steps, noise };
     let recording = recorder.record(scenario, &proportions, seed, &place)?;
     let difference = check_database(&recording.database, &recording.logs).err();
     let report = report_findings(&recording.database).transpose()?;
