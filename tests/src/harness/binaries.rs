@@ -16,6 +16,11 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// Path of a built program of the workspace, if it is there.
+pub fn built(name: &str) -> Option<PathBuf> {
+    Some(binary_folder().join(name)).filter(|path| path.is_file())
+}
+
 /// `target/<profile>`: test executables are in `deps` below it.
 fn binary_folder() -> PathBuf {
     if let Some(folder) = env::var_os("RPD_BIN_DIR") {

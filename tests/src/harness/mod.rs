@@ -10,7 +10,7 @@ mod report;
 mod trace_processor;
 mod tree;
 
-pub use binaries::{binary, python, repository};
+pub use binaries::{binary, built, python, repository};
 pub use database::{AMD_TAGS, Database, dump_difference};
 pub use job::{Job, JobOutcome};
 pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, rpd_merge_mpi};

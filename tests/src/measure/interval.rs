@@ -1,4 +1,4 @@
-//! A mean of measurements, and how far it may be off.
+//! Means and proportions, and how far they may be off.
 
 use std::fmt;
 
@@ -39,6 +39,40 @@ impl fmt::Display for RatioInterval {
     }
 }
 
+/// The 95 % interval of a proportion, by Wilson.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ProportionInterval {
+    /// Its lower end, 0 to 1.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl ProportionInterval {
+    /// Of so many successes in independent trials.
+    pub fn of(successes: usize, trials: usize) -> ProportionInterval {
+        const Z: f64 = 1.96;
+        if trials == 0 {
+            return ProportionInterval { low: 0.0, high: 1.0 };
+        }
+        let count = trials as f64;
+        let share = successes as f64 / count;
+        let center = share + Z * Z / (2.0 * count);
+        let half_width = Z * (share * (1.0 - share) / count + Z * Z / (4.0 * count * count)).sqrt();
+        let scale = 1.0 + Z * Z / count;
+        ProportionInterval {
+            low: ((center - half_width) / scale).max(0.0),
+            high: ((center + half_width) / scale).min(1.0),
+        }
+    }
+}
+
+impl fmt::Display for ProportionInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:.0} %, {:.0} %]", self.low * 100.0, self.high * 100.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +89,14 @@ mod tests {
         let interval = RatioInterval::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
         assert_eq!(interval.to_string(), "3.000 [1.042, 4.958]");
         assert!(RatioInterval::of([1.0].into_iter()).half_width.is_infinite());
+    }
+
+    #[test]
+    fn an_interval_of_a_proportion_is_that_of_the_textbook() {
+        let shown = |successes, trials| ProportionInterval::of(successes, trials).to_string();
+        assert_eq!(shown(5, 5), "[57 %, 100 %]");
+        assert_eq!(shown(0, 240), "[0 %, 2 %]");
+        assert_eq!(shown(5, 10), "[24 %, 76 %]");
+        assert_eq!(shown(0, 0), "[0 %, 100 %]");
     }
 }

@@ -4,7 +4,7 @@ mod interval;
 mod machine;
 mod peak;
 
-pub use interval::RatioInterval;
+pub use interval::{ProportionInterval, RatioInterval};
 pub use machine::machine;
 pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
 

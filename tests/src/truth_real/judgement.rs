@@ -1,0 +1,263 @@
+//! Judges a report by the truth.
+
+use super::report::{Finding, Gain, ReportFindings};
+use super::scenarios::Culprit;
+use super::truth::Truth;
+use serde::{Deserialize, Serialize};
+
+/// Largest difference between the steps of a phase and those that a report gives.
+const PHASE_STEPS: u32 = 2;
+/// Kinds of findings that name somebody as the cause.
+const NAMING: [&str; 5] = ["straggler", "node", "serial", "phase", "periodic"];
+
+/// Whether a report names the right rank and range, or node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It does, or rightly names none.
+    Right,
+    /// It names the right rank with another range, steps or bound.
+    WrongDetail,
+    /// It names another rank or node.
+    WrongName,
+    /// It names none, or not all.
+    Missed,
+    /// It says that this cannot be told.
+    CannotTell,
+}
+
+/// The judgement on one run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Of the names.
+    pub answer: Answer,
+    /// Reported minus true gain, as a share of the length of the run; only for right answers with an estimate.
+    pub gain_error: Option<f64>,
+    /// Whether the interval of the gain contains the true one.
+    pub is_covered: Option<bool>,
+}
+
+/// Judges a report.
+pub fn judge(report: &ReportFindings, truth: &Truth) -> Judgement {
+    let answer = answer(report, truth);
+    let finding = match truth.culprit {
+        Culprit::StartUp => report.findings.iter().find(|finding| finding.kind == "startup"),
+        _ => named(report).next(),
+    };
+    let gain = finding.and_then(|finding| finding.gain.as_ref()).filter(|_| answer == Answer::Right);
+    let is_estimate = !matches!(truth.culprit, Culprit::AtMost(_) | Culprit::Nobody | Culprit::Turns);
+    let gain = gain.filter(|gain| is_estimate && gain.bound != "at_most");
+    Judgement {
+        answer,
+        gain_error: gain.map(|gain| (gain.ns - truth.gain_ns) as f64 / truth.length_ns as f64),
+        is_covered: gain.and_then(|gain| covers(gain, truth.gain_ns)),
+    }
+}
+
+fn covers(gain: &Gain, ns: i64) -> Option<bool> {
+    Some((gain.low_ns?..=gain.high_ns?).contains(&ns))
+}
+
+/// Findings that name ranks or nodes as the cause, the most important one first.
+fn named(report: &ReportFindings) -> impl Iterator<Item = &Finding> {
+    report.findings.iter().filter(|finding| NAMING.contains(&finding.kind.as_str()))
+}
+
+fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
+    if report.verdict == "cannot_tell" {
+        return Answer::CannotTell;
+    }
+    let mut named = named(report);
+    let first = named.next();
+    match (truth.culprit, first) {
+        (Culprit::Nobody | Culprit::Turns, None) => without_name(report, truth),
+        (Culprit::StartUp, None) => {
+            if report.findings.iter().any(|finding| finding.kind == "startup") {
+                Answer::Right
+            } else {
+                Answer::Missed
+            }
+        }
+        (_, None) => Answer::Missed,
+        (Culprit::Nobody | Culprit::Turns | Culprit::StartUp, Some(_)) => Answer::WrongName,
+        (Culprit::Rank(rank), Some(first)) => {
+            if first.subject.ranks != [rank] || named.any(|other| other.subject.ranks != [rank]) {
+                return Answer::WrongName;
+            }
+            right_if(has_label(first, truth) && has_phase(first, truth))
+        }
+        (Culprit::AtMost(rank), Some(first)) => {
+            if first.subject.ranks != [rank] {
+                return Answer::WrongName;
+            }
+            let holds = |gain: &Gain| gain.bound == "at_most" && gain.ns >= truth.gain_ns;
+            right_if(has_label(first, truth) && first.gain.as_ref().is_some_and(holds))
+        }
+        (Culprit::Node(node), Some(first)) => {
+            let is_it = truth.node(node).is_some_and(|node| {
+                let ranks = &first.subject.ranks;
+                first.subject.hosts == [node.host.as_str()] && (ranks.is_empty() || *ranks == node.ranks)
+            });
+            if is_it && first.kind == "node" { right_if(has_label(first, truth)) } else { Answer::WrongName }
+        }
+        (Culprit::TwoRanks(larger, smaller), Some(first)) => {
+            let others: Vec<&Finding> = named.collect();
+            if first.subject.ranks != [larger] || others.iter().any(|other| other.subject.ranks != [smaller])
+            {
+                return Answer::WrongName;
+            }
+            if others.is_empty() { Answer::Missed } else { right_if(has_label(first, truth)) }
+        }
+    }
+}
+
+/// Of a report that names no rank although something may be planted.
+fn without_name(report: &ReportFindings, truth: &Truth) -> Answer {
+    let allowed: &[&str] = match truth.culprit {
+        Culprit::Turns => &["no_single_cause"],
+        _ => &["balanced", "no_single_cause", "serial"],
+    };
+    right_if(allowed.contains(&report.verdict.as_str()))
+}
+
+fn right_if(is_right: bool) -> Answer {
+    if is_right { Answer::Right } else { Answer::WrongDetail }
+}
+
+fn has_label(finding: &Finding, truth: &Truth) -> bool {
+    finding.label.as_ref().is_some_and(|label| label.name == truth.label)
+}
+
+fn has_phase(finding: &Finding, truth: &Truth) -> bool {
+    let Some((first, last)) = truth.phase else { return true };
+    let near =
+        |(from, to): (u32, u32)| from.abs_diff(first) <= PHASE_STEPS && to.abs_diff(last) <= PHASE_STEPS;
+    finding.when.as_ref().and_then(|when| when.steps).is_some_and(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::truth::NodeName;
+    use super::*;
+
+    fn truth(culprit: Culprit) -> Truth {
+        Truth {
+            scenario: "test".to_owned(),
+            number: 0,
+            seed: 1,
+            ranks: 4,
+            nodes: (0..2u32).map(|n| NodeName { host: format!("n{n}"), ranks: vec![n, n + 2] }).collect(),
+            steps: 40,
+            culprit,
+            label: "work".to_owned(),
+            phase: None,
+            length_ns: 1_000,
+            gain_ns: 100,
+            gain_of_all_ns: 100,
+            gain_by_rank_ns: vec![0, 100, 0, 0],
+            at_most_ns: None,
+            start_up_ns: None,
+            nominal_gain_ns: 100,
+            planted_by_rank_ns: vec![0, 100, 0, 0],
+            waits_ns: 300,
+            init_waits_ns: 0,
+            finalize_waits_ns: 0,
+            caused_waits_ns: 300,
+        }
+    }
+
+    /// A report with the verdict `slow` and findings of kind, ranks, rest.
+    fn report(verdict: &str, findings: &[&str]) -> ReportFindings {
+        let text = format!(
+            r#"{{"schema":"rpd.report/1","verdict":"{verdict}","findings":[{}]}}"#,
+            findings.join(",")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    const RANK_1: &str = r#"{"kind":"straggler","subject":{"ranks":[1],"hosts":["n1"],"gpus":[]},
+        "label":{"kind":"range","name":"work"},"when":{"steps":[10,29],"pattern":"steady"},
+        "gain":{"ns":110,"low_ns":95,"high_ns":125,"share":0.11,"bound":"estimate"}}"#;
+    const RANK_2: &str =
+        r#"{"kind":"straggler","subject":{"ranks":[2]},"label":{"kind":"range","name":"work"}}"#;
+    const NODE_1: &str = r#"{"kind":"node","subject":{"ranks":[1,3],"hosts":["n1"]},"label":{"name":"work"},
+        "gain":{"ns":90,"low_ns":101,"high_ns":120,"bound":"estimate"}}"#;
+    const START_UP: &str =
+        r#"{"kind":"startup","gain":{"ns":100,"low_ns":90,"high_ns":110,"bound":"estimate"}}"#;
+
+    fn answer_of(culprit: Culprit, verdict: &str, findings: &[&str]) -> Answer {
+        judge(&report(verdict, findings), &truth(culprit)).answer
+    }
+
+    #[test]
+    fn the_planted_rank_with_its_range_is_right() {
+        let judged = judge(&report("slow", &[RANK_1, START_UP]), &truth(Culprit::Rank(1)));
+        assert_eq!(
+            judged,
+            Judgement { answer: Answer::Right, gain_error: Some(0.01), is_covered: Some(true) }
+        );
+    }
+
+    #[test]
+    fn another_rank_is_wrong_even_after_the_right_one() {
+        assert_eq!(answer_of(Culprit::Rank(1), "slow", &[RANK_2]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::Rank(1), "slow", &[RANK_1, RANK_2]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::Rank(1), "slow", &[NODE_1]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::Nobody, "slow", &[RANK_1]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::StartUp, "slow", &[RANK_1, START_UP]), Answer::WrongName);
+    }
+
+    #[test]
+    fn another_range_is_a_wrong_detail() {
+        let other = RANK_1.replace("\"work\"", "\"update\"");
+        let judged = judge(&report("slow", &[&other]), &truth(Culprit::Rank(1)));
+        assert_eq!(judged, Judgement { answer: Answer::WrongDetail, gain_error: None, is_covered: None });
+    }
+
+    #[test]
+    fn silence_is_right_only_where_nothing_is_planted() {
+        assert_eq!(answer_of(Culprit::Rank(1), "balanced", &[]), Answer::Missed);
+        assert_eq!(answer_of(Culprit::Rank(1), "cannot_tell", &[]), Answer::CannotTell);
+        assert_eq!(answer_of(Culprit::Nobody, "balanced", &[START_UP]), Answer::Right);
+        assert_eq!(answer_of(Culprit::Turns, "balanced", &[]), Answer::WrongDetail);
+        assert_eq!(answer_of(Culprit::Turns, "no_single_cause", &[]), Answer::Right);
+        assert_eq!(answer_of(Culprit::StartUp, "balanced", &[]), Answer::Missed);
+        assert_eq!(answer_of(Culprit::StartUp, "balanced", &[START_UP]), Answer::Right);
+    }
+
+    #[test]
+    fn a_node_is_named_by_its_host() {
+        let judged = judge(&report("slow", &[NODE_1]), &truth(Culprit::Node(1)));
+        assert_eq!(
+            judged,
+            Judgement { answer: Answer::Right, gain_error: Some(-0.01), is_covered: Some(false) }
+        );
+        assert_eq!(answer_of(Culprit::Node(0), "slow", &[NODE_1]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::Node(1), "slow", &[RANK_1]), Answer::WrongName);
+    }
+
+    #[test]
+    fn of_two_ranks_the_larger_comes_first() {
+        assert_eq!(answer_of(Culprit::TwoRanks(1, 2), "slow", &[RANK_1, RANK_2]), Answer::Right);
+        assert_eq!(answer_of(Culprit::TwoRanks(1, 2), "slow", &[RANK_1]), Answer::Missed);
+        assert_eq!(answer_of(Culprit::TwoRanks(1, 2), "slow", &[RANK_2, RANK_1]), Answer::WrongName);
+    }
+
+    #[test]
+    fn an_upper_bound_has_to_hold() {
+        let bound = |ns| RANK_1.replace("estimate", "at_most").replace("110", ns);
+        assert_eq!(answer_of(Culprit::AtMost(1), "serial", &[&bound("150")]), Answer::Right);
+        assert_eq!(answer_of(Culprit::AtMost(1), "serial", &[&bound("99")]), Answer::WrongDetail);
+        assert_eq!(answer_of(Culprit::AtMost(1), "serial", &[RANK_1]), Answer::WrongDetail);
+    }
+
+    #[test]
+    fn the_steps_of_a_phase_may_be_off_by_two() {
+        let judged = |phase| {
+            let truth = Truth { phase: Some(phase), ..truth(Culprit::Rank(1)) };
+            judge(&report("slow", &[RANK_1]), &truth).answer
+        };
+        assert_eq!(judged((12, 27)), Answer::Right);
+        assert_eq!(judged((13, 29)), Answer::WrongDetail);
+    }
+}

@@ -1,0 +1,87 @@
+//! The parts of a report's JSON from which a run is judged.
+
+use crate::harness::{Job, built};
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest time of a report on one run.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A report.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ReportFindings {
+    /// `slow`, `no_single_cause`, `balanced`, `serial`, `cannot_tell` or `hangs`.
+    pub verdict: String,
+    /// The most important one first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// One finding.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Finding {
+    /// `straggler`, `node`, `serial`, `phase`, `periodic`, `startup`, `anomaly`, `network` or `hang`.
+    pub kind: String,
+    /// What is slow.
+    #[serde(default)]
+    pub subject: Subject,
+    /// Where.
+    pub label: Option<Label>,
+    /// In which steps.
+    pub when: Option<SlowSteps>,
+    /// What the run would gain without it.
+    pub gain: Option<Gain>,
+}
+
+/// Ranks and hosts of a finding.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Subject {
+    /// Ranks.
+    #[serde(default)]
+    pub ranks: Vec<u32>,
+    /// Host names.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+/// A range, kernel or call.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Label {
+    /// Its text.
+    pub name: String,
+}
+
+/// Steps of a finding.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SlowSteps {
+    /// First and last.
+    pub steps: Option<(u32, u32)>,
+}
+
+/// A shorter run, ns.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Gain {
+    /// Estimate.
+    pub ns: i64,
+    /// Lower end of its interval.
+    pub low_ns: Option<i64>,
+    /// Upper end.
+    pub high_ns: Option<i64>,
+    /// `estimate` or `at_most`.
+    #[serde(default)]
+    pub bound: String,
+}
+
+/// The report on a merged database; `None` if rpd-report is not built.
+///
+/// # Errors
+/// If it fails, or its JSON is none.
+pub fn report_findings(database: &Path) -> Option<Result<ReportFindings, String>> {
+    let program = built("rpd-report")?;
+    let outcome = Job::new(program).args(["--format", "json"]).arg(database).limit(LIMIT).run();
+    if outcome.code() != Some(0) {
+        return Some(Err(outcome.to_string()));
+    }
+    Some(serde_json::from_str(&outcome.stdout).map_err(|error| format!("{error} in {outcome}")))
+}
