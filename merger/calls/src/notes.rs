@@ -53,7 +53,7 @@ pub(crate) fn missing_calls(
     add(&|notes| notes.unknown_starts, |ranks, calls| MissingCalls::PersistentOperations { ranks, calls });
     add(&|notes| notes.unknown_probes, |ranks, calls| MissingCalls::MatchedProbes { ranks, calls });
     add(&|notes| notes.unknown_completions, |ranks, calls| MissingCalls::UnknownCompletions { ranks, calls });
-    if !unknown_members.is_empty() {
+    if !unknown_members.is_empty() && !notes.is_empty() {
         missing.push(MissingCalls::UnknownMembers(unknown_members));
     }
     let threads = |process: &usize| {

@@ -72,7 +72,14 @@ fn beginnings(symbols: &[u32], stretch: &Range<usize>, period: usize, phase: usi
     let model = stretch.start + phase + period;
     let is_once = (model..model + period).filter(|place| pair(*place) == pair(model)).count() == 1;
     match pair(model) {
-        Some(_) if is_once => stretch.clone().skip(1).filter(|place| pair(*place) == pair(model)).collect(),
+        // Before the first step is something else.
+        Some((_, begin)) if is_once => stretch
+            .clone()
+            .filter(|place| match *place == stretch.start {
+                true => symbols.get(*place) == Some(&begin),
+                false => pair(*place) == pair(model),
+            })
+            .collect(),
         _ => stretch.clone().skip(phase).step_by(period).collect(),
     }
 }
