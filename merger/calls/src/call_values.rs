@@ -26,9 +26,14 @@ pub(crate) struct CallValues {
     /// What `MPI_Sendrecv` receives: source, tag and room, as in `peer`, `tag` and `bytes`; `None` if that is not
     /// recorded.
     pub(crate) received: Option<(i32, i32, u64)>,
-    /// Size of a communicator, and rank of the process in it.
+    /// Stack id of the call that created a persistent request, or of the matched probe whose message the call
+    /// receives; 0 if there is none.
+    pub(crate) other_stack: i64,
+    /// Size of a communicator, and rank of the process in it; of an intercommunicator those of its side.
     pub(crate) size: Option<u32>,
     pub(crate) rank: Option<u32>,
+    /// Side of an intercommunicator: 0 or 1.
+    pub(crate) side: Option<u8>,
 }
 
 impl Default for CallValues {
@@ -41,8 +46,10 @@ impl Default for CallValues {
             seq: 0,
             bytes: UNKNOWN_BYTES,
             received: None,
+            other_stack: 0,
             size: None,
             rank: None,
+            side: None,
         }
     }
 }
@@ -69,6 +76,8 @@ pub(crate) fn read_value(values: &mut CallValues, name: &[u8], value: Value<'_>)
         b"recvbytes" => values.received.get_or_insert(NOTHING).2 = bytes(number()),
         b"size" => values.size = number().and_then(|size| u32::try_from(size).ok()),
         b"rank" => values.rank = number().and_then(|rank| u32::try_from(rank).ok()),
+        b"side" => values.side = number().and_then(|side| u8::try_from(side).ok()).filter(|side| *side < 2),
+        b"init_stack_id" | b"probe_stack_id" => values.other_stack = number().unwrap_or(0),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use crate::process_facts::ProcessFacts;
 use crate::unit_calls::{Membership, UnitCalls};
 use rpd_collectives::is_shared_communicator;
 use rpd_graph::{CommunicatorMembers, UNKNOWN};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Name of the communicator of all ranks.
 const WORLD_NAME: &str = "MPI_COMM_WORLD";
@@ -15,6 +15,8 @@ const SELF_NAME: &str = "MPI_COMM_SELF";
 /// otherwise need any amount of memory.
 const MAX_MEMBERS: u64 = 4096;
 const MAX_MEMBERS_PER_KNOWN_ONE: u64 = 64;
+/// Maximum number of times that an intercommunicator was duplicated from a duplicate.
+const MAX_DUPLICATES: usize = 16;
 
 /// The communicators of a run by name. Number 0 is `MPI_COMM_WORLD`.
 #[derive(Debug)]
@@ -26,6 +28,15 @@ pub(crate) struct RunCommunicators {
 
 #[derive(Clone, Debug, Default)]
 struct Members {
+    /// The only group, or that of each side of an intercommunicator.
+    groups: [Group; 2],
+    is_of_sides: bool,
+    /// Of an intercommunicator without recorded sides, the communicators of the sides.
+    origins: BTreeSet<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
     size: Option<u32>,
     /// Process of each rank that is known.
     processes: HashMap<u32, u32>,
@@ -59,7 +70,7 @@ impl RunCommunicators {
             let is_self = name == SELF_NAME;
             let number = self.number(format!("{name} of {title}"));
             if is_self {
-                self.add_member(number, 1, 0, process);
+                self.members[number as usize].groups[0].add(Some(1), 0, process);
             }
             number
         };
@@ -69,55 +80,90 @@ impl RunCommunicators {
     /// Adds the members that a process recorded.
     pub(crate) fn add_members(&mut self, memberships: &[Membership], numbers: &[u32], process: u32) {
         for membership in memberships {
-            if let Some(number) = numbers.get(membership.communicator as usize) {
-                self.add_member(*number, membership.size, membership.rank, process);
+            let Some(number) = numbers.get(membership.communicator as usize) else { continue };
+            let origin = numbers.get(membership.origin as usize).copied();
+            let members = &mut self.members[*number as usize];
+            if is_between_groups(&self.names[*number as usize]) && membership.side.is_none() {
+                members.origins.extend(origin);
+                continue;
             }
+            members.is_of_sides |= membership.side.is_some();
+            let group = &mut members.groups[usize::from(membership.side.unwrap_or(0).min(1))];
+            group.add(Some(membership.size), membership.rank, process);
         }
     }
 
     /// Adds a process to the communicator of all ranks.
     pub(crate) fn add_rank(&mut self, facts: &ProcessFacts, rank: u32, process: u32) {
-        let size = facts.size.or(self.members[0].size);
-        match size {
-            Some(size) => self.add_member(0, size, rank, process),
-            None => self.add_rank_without_size(rank, process),
-        }
-    }
-
-    fn add_rank_without_size(&mut self, rank: u32, process: u32) {
-        let members = &mut self.members[0];
-        members.contradicts |= members.processes.insert(rank, process).is_some_and(|known| known != process);
-    }
-
-    fn add_member(&mut self, number: u32, size: u32, rank: u32, process: u32) {
-        let members = &mut self.members[number as usize];
-        let known_size = *members.size.get_or_insert(size);
-        let known_process = *members.processes.entry(rank).or_insert(process);
-        members.contradicts |= known_size != size || rank >= size || known_process != process;
+        self.members[0].groups[0].add(facts.size, rank, process);
     }
 
     /// Returns the members of each communicator, and the names of those that are not completely known.
     pub(crate) fn finish(&self) -> (Vec<CommunicatorMembers>, Vec<String>) {
         let mut unknown = Vec::new();
         let of = |(members, name): (&Members, &String)| {
-            let from_ranks = members.processes.keys().max().map(|last| last.saturating_add(1));
-            let size = members.size.or(from_ranks).unwrap_or(0);
-            let known = members.processes.len() as u64;
-            let max_size = MAX_MEMBERS + MAX_MEMBERS_PER_KNOWN_ONE * known;
-            if members.contradicts || size == 0 || u64::from(size) > max_size {
-                unknown.push(name.clone());
-                return CommunicatorMembers::default();
-            }
-            let mut group = vec![UNKNOWN; size as usize];
-            for (rank, process) in &members.processes {
-                group[*rank as usize] = *process;
-            }
-            if group.contains(&UNKNOWN) {
+            let (groups, expected) = match members.origins.len() {
+                0 => (members.groups.iter().collect(), 1 + usize::from(members.is_of_sides)),
+                _ => (self.origin_groups(members), 2),
+            };
+            let groups: Vec<Vec<u32>> =
+                groups.into_iter().take(expected).filter_map(Group::processes).collect();
+            let are_known = groups.len() == expected;
+            if !are_known || groups.iter().any(|group| group.contains(&UNKNOWN)) {
                 unknown.push(name.clone());
             }
-            CommunicatorMembers { groups: vec![group] }
+            CommunicatorMembers { groups: if are_known { groups } else { Vec::new() } }
         };
         (self.members.iter().zip(&self.names).map(of).collect(), unknown)
+    }
+    /// Returns the groups of an intercommunicator: those of the two communicators that it was created from. A
+    /// duplicate is created from the intercommunicator itself.
+    fn origin_groups(&self, members: &Members) -> Vec<&Group> {
+        let mut members = members;
+        for _ in 0..MAX_DUPLICATES {
+            match members.origins.iter().collect::<Vec<_>>()[..] {
+                [only] if !self.members[*only as usize].origins.is_empty() => {
+                    members = &self.members[*only as usize];
+                }
+                [first, second] => {
+                    return [first, second].map(|origin| &self.members[*origin as usize].groups[0]).to_vec();
+                }
+                _ => break,
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Returns whether a name is that of an intercommunicator or a duplicate of one. The name of what
+/// `MPI_Intercomm_merge` creates looks the same, but its members have different ranks.
+fn is_between_groups(name: &str) -> bool {
+    name.starts_with("inter/")
+}
+
+impl Group {
+    fn add(&mut self, size: Option<u32>, rank: u32, process: u32) {
+        let known_size = self.size.or(size);
+        let known_process = *self.processes.entry(rank).or_insert(process);
+        let differs = size.is_some_and(|size| known_size != Some(size));
+        self.contradicts |=
+            differs || known_size.is_some_and(|size| rank >= size) || known_process != process;
+        self.size = known_size;
+    }
+
+    /// Returns the process of each rank; `None` if the group contradicts itself.
+    fn processes(&self) -> Option<Vec<u32>> {
+        let from_ranks = self.processes.keys().max().map(|last| last.saturating_add(1));
+        let size = self.size.or(from_ranks).unwrap_or(0);
+        let max_size = MAX_MEMBERS + MAX_MEMBERS_PER_KNOWN_ONE * self.processes.len() as u64;
+        if self.contradicts || size == 0 || u64::from(size) > max_size {
+            return None;
+        }
+        let mut group = vec![UNKNOWN; size as usize];
+        for (rank, process) in &self.processes {
+            *group.get_mut(*rank as usize)? = *process;
+        }
+        Some(group)
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum FunctionKind {
     PollMatched,
     /// Looks whether operations are complete.
     PollRequests,
+    /// Creates the request of a persistent operation.
+    Prepare(MessageRole),
     /// Starts persistent operations.
     Start,
     /// All members of a communicator enter.
@@ -105,6 +107,10 @@ fn kind_of(name: &str) -> FunctionKind {
         | "MPI_Testsome"
         | "MPI_Request_get_status"
         | "MPI_Win_test" => FunctionKind::PollRequests,
+        "MPI_Send_init" => FunctionKind::Prepare(MessageRole::Send),
+        "MPI_Ssend_init" => FunctionKind::Prepare(MessageRole::SynchronousSend),
+        "MPI_Bsend_init" | "MPI_Rsend_init" => FunctionKind::Prepare(MessageRole::BufferedSend),
+        "MPI_Recv_init" => FunctionKind::Prepare(MessageRole::Receive),
         "MPI_Start" | "MPI_Startall" => FunctionKind::Start,
         _ => collective_kind(name).unwrap_or(FunctionKind::Other),
     }
@@ -164,7 +170,7 @@ mod tests {
         assert_eq!(waits("MPI_Scatter"), Some(CollectiveWaits::ForRoot));
         assert_eq!(waits("MPI_Alltoallv"), Some(CollectiveWaits::Unknown));
         assert_eq!(waits("MPI_Ineighbor_allgather"), Some(CollectiveWaits::Unknown));
-        assert_eq!(kind("MPI_Recv_init"), Some(FunctionKind::Other));
+        assert_eq!(kind("MPI_Recv_init"), Some(FunctionKind::Prepare(MessageRole::Receive)));
         assert!(kind("MPI_Testsome").is_some_and(FunctionKind::is_poll));
         for other in ["MPI_", "MPI_COMM_WORLD", "MPI_send phase", "mpi_send", "ncclSend", "P", ""] {
             assert_eq!(kind(other), None, "{other}");

@@ -19,6 +19,7 @@ mod labels;
 mod missing_calls;
 mod notes;
 mod operations;
+mod persistent;
 mod process_facts;
 mod region_names;
 mod repetition;

@@ -55,7 +55,7 @@ pub enum MissingCalls {
         /// Number of calls.
         calls: u64,
     },
-    /// Whether `MPI_Improbe` took a message is not recorded.
+    /// Messages of `MPI_Mrecv` of which it is not known which `MPI_Improbe` took them.
     MatchedProbes {
         /// The ranks.
         ranks: Vec<u32>,

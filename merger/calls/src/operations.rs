@@ -3,12 +3,12 @@
 use crate::call_values::{CallValues, NO_COMMUNICATOR, UNKNOWN_BYTES};
 use crate::functions::FunctionKind;
 use crate::thread_calls::ThreadTimeline;
-use crate::unit_rows::SampleRow;
+use crate::unit_rows::{CallRow, SampleRow};
 use rpd_graph::{
     ANY, BegunOperation, CollectiveEntry, CollectiveWaits, Completion, FINALIZE_NUMBER, INIT_NUMBER,
     MessageEnd, MessageRole,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// `MPI_COMM_WORLD` in entries by `MPI_Init` and `MPI_Finalize`, which name no communicator.
 pub(crate) const WORLD: u32 = NO_COMMUNICATOR - 1;
@@ -28,7 +28,7 @@ pub(crate) struct ProcessNotes {
     pub(crate) unknown_receive_halves: u64,
     /// Starts of persistent operations that are not recorded.
     pub(crate) unknown_starts: u64,
-    /// `MPI_Improbe` that may have taken a message.
+    /// Messages that a matched probe took, it is not known which.
     pub(crate) unknown_probes: u64,
     /// Completions of operations that are not known.
     pub(crate) unknown_completions: u64,
@@ -51,15 +51,34 @@ pub(crate) struct ProcessOperations {
     /// Thread and call of each stack id that completes an operation; `None` until the call is read.
     completing: HashMap<i64, Option<(u32, u32)>>,
     /// Thread and operation of each stack id that begins one.
-    begun: HashMap<i64, (u32, BegunOperation)>,
+    pub(crate) begun: HashMap<i64, (u32, BegunOperation)>,
+    /// Thread and call of each stack id that starts persistent operations.
+    pub(crate) starts: HashMap<i64, (u32, u32)>,
+    /// Operation of each request of a persistent operation, in their order.
+    pub(crate) persistent: Vec<Option<(u32, BegunOperation)>>,
+    /// Stack ids of matched probes whose messages later calls receive.
+    taking_probes: HashSet<i64>,
     pub(crate) notes: ProcessNotes,
 }
 
 impl ProcessOperations {
-    /// Prepares for the completions of a process.
-    pub(crate) fn new<'a>(requests: impl Iterator<Item = &'a SampleRow>) -> ProcessOperations {
+    /// Prepares for the calls and completions of a process.
+    pub(crate) fn new<'a>(
+        requests: impl Iterator<Item = &'a SampleRow>,
+        calls: impl Iterator<Item = &'a CallRow>,
+    ) -> ProcessOperations {
         let parents = requests.filter(|sample| sample.parent != 0).map(|sample| (sample.parent, None));
-        ProcessOperations { completing: parents.collect(), ..ProcessOperations::default() }
+        let probes = calls.map(|call| call.values.other_stack).filter(|stack| *stack != 0);
+        ProcessOperations {
+            completing: parents.collect(),
+            taking_probes: probes.collect(),
+            ..ProcessOperations::default()
+        }
+    }
+
+    /// Returns whether a call receives the message of this matched probe.
+    pub(crate) fn is_taking_probe(&self, stack: i64) -> bool {
+        self.taking_probes.contains(&stack)
     }
 
     /// Returns whether a call completed operations.
@@ -80,9 +99,11 @@ impl ProcessOperations {
         requests: impl Iterator<Item = &'a SampleRow>,
         timelines: &mut [ThreadTimeline],
     ) {
+        let mut persistent = std::mem::take(&mut self.persistent).into_iter();
         for sample in requests {
+            let of_persistent = persistent.next().flatten();
             let seen_by = self.completing.get(&sample.parent).copied().flatten();
-            let begun = self.begun.get(&sample.stack).copied();
+            let begun = of_persistent.or_else(|| self.begun.get(&sample.stack).copied());
             let (Some((thread, call)), Some((begun_on, operation))) = (seen_by, begun) else {
                 self.notes.unknown_completions += 1;
                 continue;
@@ -179,13 +200,14 @@ impl OperationLists {
                 return;
             }
             Kind::Start => {
-                process.notes.unknown_starts += 1;
+                process.starts.insert(stack, place);
                 return;
             }
             Kind::ReceiveMatched
             | Kind::PollMessage
             | Kind::PollMatched
             | Kind::PollRequests
+            | Kind::Prepare(_)
             | Kind::Other => return,
         };
         self.add_end(message, place, stack, process);

@@ -19,8 +19,6 @@ pub(crate) struct RegionNames {
     functions_of: Vec<u16>,
     /// The functions of MPI that the strings name.
     functions: Vec<(String, FunctionKind)>,
-    /// Whether calls of a function are numbered with the collectives of their communicator.
-    are_of_all: Vec<bool>,
 }
 
 impl RegionNames {
@@ -40,8 +38,6 @@ impl RegionNames {
             let function = function_named(text).map_or(NO_FUNCTION, |(name, kind)| {
                 *functions.entry(name.to_owned()).or_insert_with(|| {
                     names.functions.push((name.to_owned(), kind));
-                    let is_creation = name.starts_with("MPI_Comm_") || name.starts_with("MPI_Intercomm_");
-                    names.are_of_all.push(is_creation || matches!(kind, FunctionKind::Collective { .. }));
                     // More functions than this has no MPI; a file may name any number.
                     (names.functions.len() - 1).min(usize::from(NO_FUNCTION)) as u16
                 })
@@ -61,12 +57,6 @@ impl RegionNames {
     #[inline]
     pub(crate) fn kind(&self, function: u16) -> FunctionKind {
         self.functions.get(usize::from(function)).map_or(FunctionKind::Other, |(_, kind)| *kind)
-    }
-
-    /// Returns whether calls of a function are numbered with the collectives of their communicator.
-    #[inline]
-    pub(crate) fn is_of_all(&self, function: u16) -> bool {
-        self.are_of_all.get(usize::from(function)).copied().unwrap_or(false)
     }
 
     /// Returns the name of a function.

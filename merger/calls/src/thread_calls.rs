@@ -58,6 +58,8 @@ struct ThreadSweep<'a, 'b> {
     region_ids: Vec<i64>,
     operations: OperationLists,
     pending: Option<PendingCall>,
+    /// Number of messages that matched probes took and no call has received yet.
+    taken_messages: u64,
     /// Number of this thread among those of its process.
     number: u32,
 }
@@ -90,6 +92,7 @@ pub(crate) fn sweep_thread(
         region_ids: Vec::new(),
         operations: OperationLists::default(),
         pending: None,
+        taken_messages: 0,
         number,
     };
     let mut counter = StepRangeCounter::default();
@@ -102,7 +105,7 @@ pub(crate) fn sweep_thread(
             continue;
         }
         let class = context.names.class(region.name);
-        let depth = sweep.work.depth(start);
+        let depth = sweep.work.depth_at(start);
         counter.add(class, start, end, depth);
         let key = match context.names.is_shared(class) {
             true => LabelKey::Class(class),
@@ -131,7 +134,10 @@ impl ThreadSweep<'_, '_> {
     fn call(&mut self, region: &RegionRow, call: &CallRow) {
         let (mut enter, exit) = (region.start, region.end);
         let kind = self.context.names.kind(call.function);
-        let has_completed = self.process.completing_call(call.stack);
+        let is_poll = kind.is_poll();
+        let has_taken = self.process.is_taking_probe(call.stack);
+        let kind = if has_taken { FunctionKind::MatchedProbe } else { kind };
+        let has_completed = has_taken || self.process.completing_call(call.stack);
         if let Some(last) = &mut self.pending {
             if enter < last.exit && exit <= last.exit {
                 // A profiler and our library may both record a call. Only our regions have its values.
@@ -147,9 +153,9 @@ impl ThreadSweep<'_, '_> {
                 self.process.notes.overlapping += u64::from(last.exit - enter > MAX_ROUNDING_NS);
                 enter = last.exit;
             }
-            let is_again = last.kind.is_poll() && kind.is_poll() && !last.has_completed;
+            let is_again = last.kind.is_poll() && is_poll && !last.has_completed;
             if is_again && enter - last.exit <= MAX_POLL_GAP_NS {
-                self.poll_again(region, call, has_completed);
+                self.poll_again(region, call, kind, has_completed);
                 return;
             }
         }
@@ -158,10 +164,10 @@ impl ThreadSweep<'_, '_> {
         self.work.call(enter, exit, call.function, self.labels);
         self.calls.push(Call { enter_ns: enter, duration_ns: exit.abs_diff(enter), label });
         self.region_ids.push(region.id);
-        self.set_pending(region, call, has_completed);
+        self.set_pending(region, call, kind, has_completed);
     }
 
-    fn poll_again(&mut self, region: &RegionRow, call: &CallRow, has_completed: bool) {
+    fn poll_again(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         self.process.notes.merged_polls += 1;
         let label = self.labels.number(LabelKey::Function(call.function));
         if let (Some(last), Some(id)) = (self.calls.last_mut(), self.region_ids.last_mut()) {
@@ -170,16 +176,16 @@ impl ThreadSweep<'_, '_> {
             *id = region.id;
         }
         self.work.extend_call(region.end, call.function);
-        self.set_pending(region, call, has_completed);
+        self.set_pending(region, call, kind, has_completed);
     }
 
-    fn set_pending(&mut self, region: &RegionRow, call: &CallRow, has_completed: bool) {
+    fn set_pending(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         let last_call = self.calls.len() as u32 - 1;
         self.process.set_completing_call(call.stack, self.number, last_call);
         self.pending = Some(PendingCall {
             exit: region.end,
             function: call.function,
-            kind: self.context.names.kind(call.function),
+            kind,
             values: call.values,
             stack: call.stack,
             has_completed,
@@ -198,7 +204,6 @@ impl ThreadSweep<'_, '_> {
             match last.kind {
                 FunctionKind::PollMessage if found_message => last.kind = FunctionKind::Probe,
                 FunctionKind::PollMatched if found_message => last.kind = FunctionKind::MatchedProbe,
-                FunctionKind::PollMatched => self.process.notes.unknown_probes += 1,
                 _ => {}
             }
         }
@@ -207,6 +212,12 @@ impl ThreadSweep<'_, '_> {
 
     fn finish_pending(&mut self) {
         let Some(last) = self.pending.take() else { return };
+        match last.kind {
+            FunctionKind::MatchedProbe => self.taken_messages += 1,
+            FunctionKind::ReceiveMatched if self.taken_messages > 0 => self.taken_messages -= 1,
+            FunctionKind::ReceiveMatched => self.process.notes.unknown_probes += 1,
+            _ => {}
+        }
         let call = self.calls.len() as u32 - 1;
         let place = (self.number, call);
         self.operations.add(place, last.kind, &last.values, last.function, last.stack, self.process);

@@ -51,12 +51,18 @@ impl ThreadWork {
         }
     }
 
-    /// Returns the number of ranges that are open at a time.
-    pub(crate) fn depth(&mut self, time: i64) -> usize {
+    /// Advances to a time and returns the number of ranges that are open then.
+    pub(crate) fn depth_at(&mut self, time: i64) -> usize {
+        self.advance(time);
+        self.close_ended(time);
+        self.open.len()
+    }
+
+    /// Removes innermost ranges that ended before a time, which must not be after the time that was counted.
+    fn close_ended(&mut self, time: i64) {
         while self.open.last().is_some_and(|range| range.end <= time) {
             self.open.pop();
         }
-        self.open.len()
     }
 
     /// Begins a range. Ranges begin in order of time.
@@ -96,7 +102,7 @@ impl ThreadWork {
     /// Counts the time until `to` for the ranges that are open in it. Time that has passed counts once.
     pub(crate) fn advance(&mut self, to: i64) {
         while self.now < to {
-            self.depth(self.now);
+            self.close_ended(self.now);
             let (label, stop) = match self.open.last() {
                 Some(range) => (Some(range.label), to.min(range.end)),
                 None => (None, to),

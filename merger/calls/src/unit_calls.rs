@@ -1,13 +1,14 @@
 //! The calls of the processes of a unit.
 
 use crate::call_values::NO_COMMUNICATOR;
+use crate::functions::FunctionKind;
 use crate::labels::LabelNumbers;
 use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::thread_calls::{ThreadContext, ThreadTimeline, sweep_thread};
 use crate::unit_rows::{CallRow, RegionRow, SampleRow, UnitRows};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// That a process is a member of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,10 @@ pub(crate) struct Membership {
     pub(crate) communicator: u32,
     pub(crate) size: u32,
     pub(crate) rank: u32,
+    /// Side of an intercommunicator, to which size and rank then refer.
+    pub(crate) side: Option<u8>,
+    /// Communicator of the call that created it: of an intercommunicator, that of the own side.
+    pub(crate) origin: u32,
 }
 
 /// The calls of a process, in the numbers of its unit.
@@ -74,20 +79,28 @@ fn process_calls(
     labels: &mut LabelNumbers,
 ) -> ProcessCalls {
     let requests = || samples.iter().filter(|sample| sample.is_request);
-    let mut operations = ProcessOperations::new(requests());
+    let calls = || regions.iter().filter_map(|region| context.calls.get(region.call as usize));
+    let mut operations = ProcessOperations::new(requests(), calls());
     let mut timelines = Vec::new();
     for of_thread in regions.chunk_by(|a, b| a.thread == b.thread) {
         let number = timelines.len() as u32;
         timelines.extend(sweep_thread(of_thread, number, context, labels, &mut operations));
     }
+    operations.begin_persistent(requests(), calls(), context.names, &mut timelines);
     operations.complete(requests(), &mut timelines);
     operations.notes.missing_numbers = missing_numbers(regions, context.calls, context.names);
+    let created = || samples.iter().filter(|sample| !sample.is_request);
+    let stacks: HashSet<i64> = created().map(|sample| sample.stack).filter(|stack| *stack != 0).collect();
+    let creating = calls().filter(|call| stacks.contains(&call.stack));
+    let origins: HashMap<i64, u32> = creating.map(|call| (call.stack, call.values.communicator)).collect();
     let membership = |sample: &SampleRow| {
         let (size, rank) = (sample.values.size?, sample.values.rank?);
         let communicator = sample.values.communicator;
-        (communicator != NO_COMMUNICATOR).then_some(Membership { communicator, size, rank })
+        let side = sample.values.side;
+        let origin = origins.get(&sample.stack).copied().unwrap_or(NO_COMMUNICATOR);
+        (communicator != NO_COMMUNICATOR).then_some(Membership { communicator, size, rank, side, origin })
     };
-    let memberships = samples.iter().filter(|sample| !sample.is_request).filter_map(membership).collect();
+    let memberships = created().filter_map(membership).collect();
     ProcessCalls { process: 0, timelines, memberships, notes: operations.notes }
 }
 
@@ -97,7 +110,8 @@ fn missing_numbers(regions: &[RegionRow], calls: &[CallRow], names: &RegionNames
     let mut counters: HashMap<(u32, bool), (u64, u64)> = HashMap::new();
     for region in regions {
         let Some(call) = calls.get(region.call as usize).filter(|call| call.values.seq > 0) else { continue };
-        let key = (call.values.communicator, names.is_of_all(call.function));
+        let is_of_all = matches!(names.kind(call.function), FunctionKind::Collective { .. });
+        let key = (call.values.communicator, is_of_all);
         let (last, count) = counters.entry(key).or_default();
         *last = (*last).max(call.values.seq);
         *count += 1;

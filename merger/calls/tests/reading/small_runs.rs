@@ -219,6 +219,70 @@ fn both_halves_of_a_sendrecv_are_read_if_they_are_recorded() {
     }
 }
 
+#[test]
+fn persistent_operations_take_their_messages_from_the_creation_of_the_request() {
+    let mut run = SmallRun::new();
+    let thread = run.rank(0, 1);
+    let values = |seq: &'static str| [WORLD, ("peer", "0"), ("tag", "2"), ("bytes", "8"), ("seq", seq)];
+    let send = run.call(thread, (0, 1), "MPI_Send_init", &values("1"));
+    let receive = run.call(thread, (2, 3), "MPI_Recv_init", &values("2"));
+    let start = run.call(thread, (4, 5), "MPI_Startall", &[]);
+    let begin = run.call(thread, (6, 7), "MPI_Isend", &[WORLD, ("peer", "-1"), ("tag", "0"), ("seq", "3")]);
+    let wait = run.call(thread, (8, 9), "MPI_Waitall", &[]);
+    let unknown = run.call(thread, (10, 11), "MPI_Start", &[]);
+    run.sample(thread, "MPI request", (begin, wait), &[]);
+    for creation in [send, receive] {
+        run.sample(thread, "MPI request", (start, wait), &[("init_stack_id", &creation.to_string())]);
+    }
+    assert!(unknown > 0);
+    let calls = run.read(&ReadOptions::default());
+    let timeline = &calls.job.timelines[0];
+    let ends: Vec<_> = timeline.message_ends.iter().map(|end| (end.call, end.peer, end.role)).collect();
+    assert_eq!(ends, [(2, 0, MessageRole::Send), (2, 0, MessageRole::Receive), (3, -1, MessageRole::Send)]);
+    let completed: Vec<_> = timeline.completions.iter().map(|done| (done.call, done.operation)).collect();
+    assert_eq!(completed, [2, 0, 1].map(|end| (4, BegunOperation::Message(end))));
+    let persistent = MissingCalls::PersistentOperations { ranks: vec![0], calls: 1 };
+    assert_eq!(calls.unavailable, [persistent, MissingCalls::NoSteps]);
+    assert!(timeline.lacks_calls);
+}
+
+#[test]
+fn matched_probes_take_the_messages_of_their_channels() {
+    let mut run = SmallRun::new();
+    let thread = run.rank(0, 1);
+    let values = |seq: &'static str| [WORLD, ("peer", "0"), ("tag", "2"), ("bytes", "8"), ("seq", seq)];
+    run.call(thread, (0, 1), "MPI_Send", &values("1"));
+    run.call(thread, (2, 3), "MPI_Improbe", &values("2"));
+    let probe = run.call(thread, (4, 5), "MPI_Improbe", &values("3"));
+    // Later than a poll: only the stack id shows that the probe found a message.
+    run.call(thread, (50_000, 50_001), "MPI_Barrier", &[WORLD, ("seq", "1")]);
+    run.call(thread, (60_000, 60_001), "MPI_Mrecv", &[WORLD, ("probe_stack_id", &probe.to_string())]);
+    run.call(thread, (70_000, 70_001), "MPI_Mrecv", &[("bytes", "8")]);
+    let calls = run.read(&ReadOptions::default());
+    let timeline = &calls.job.timelines[0];
+    assert_eq!((timeline.calls.len(), calls.region_ids[0][1]), (5, probe));
+    let ends: Vec<_> = timeline.message_ends.iter().map(|end| (end.call, end.role)).collect();
+    assert_eq!(ends, [(0, MessageRole::Send), (1, MessageRole::Receive)]);
+    let probes = MissingCalls::MatchedProbes { ranks: vec![0], calls: 1 };
+    assert_eq!(calls.unavailable, [probes, MissingCalls::NoSteps]);
+}
+
+#[test]
+fn intercommunicators_have_two_groups() {
+    let mut run = SmallRun::new();
+    for rank in 0..3u32 {
+        let thread = run.rank(rank, 3);
+        run.call(thread, (0, 1), "MPI_Barrier", &[("comm", "inter/0-1.7.1"), ("seq", "1")]);
+        let (side, size, place) =
+            if rank == 0 { ("0", "1", "0") } else { ("1", "2", ["0", "1"][rank as usize - 1]) };
+        let made = [("comm", "inter/0-1.7.1"), ("size", size), ("rank", place), ("side", side)];
+        run.sample(thread, "communicator", (0, 0), &made);
+    }
+    let calls = run.read(&ReadOptions::default());
+    assert_eq!(calls.job.communicators[1].groups, [vec![0], vec![1, 2]]);
+    assert_eq!(calls.unavailable, [MissingCalls::NoSteps]);
+}
+
 /// A run of two ranks with 12 steps of 1 ms, each with two collectives.
 fn stepped(with_ranges: bool) -> SmallRun {
     let mut run = SmallRun::new();
@@ -248,10 +312,15 @@ fn stepped(with_ranges: bool) -> SmallRun {
 #[test]
 fn steps_are_found_by_ranges_and_by_repetition() {
     let calls = stepped(true).read(&ReadOptions::default());
-    let steps = calls.steps.unwrap();
+    let steps = calls.steps.clone().unwrap();
     assert_eq!((steps.name.as_str(), steps.count, steps.kind), ("step", 12, StepKind::Marker));
     let expected: Vec<u32> = (0..=12).map(|step| 1 + step * 2).collect();
     assert_eq!(calls.job.timelines[1].first_call_of_step, expected);
+    // Ranges that end between two calls: what follows them belongs to the range around them.
+    let segment = |name: &str, ns| (name.to_owned(), ns);
+    let between = segment("MPI_Init..MPI_Bcast", 999_900);
+    assert_eq!(work(&calls, 0)[1], [between, segment("inner", 500_000)]);
+    assert_eq!(work(&calls, 0)[3], [segment("inner", 700_000), segment("step 0", 100_000)]);
 
     let calls = stepped(true).read(&ReadOptions { step: Some("inner".to_owned()), ..ReadOptions::default() });
     assert_eq!(calls.steps.map(|steps| steps.name).as_deref(), Some("inner"));
@@ -260,7 +329,7 @@ fn steps_are_found_by_ranges_and_by_repetition() {
     assert_eq!((calls.steps, calls.unavailable), (None, vec![MissingCalls::NoSteps]));
 
     let calls = stepped(false).read(&ReadOptions::default());
-    let steps = calls.steps.unwrap();
+    let steps = calls.steps.clone().unwrap();
     assert_eq!((steps.name.as_str(), steps.count, steps.kind), ("MPI_Bcast", 11, StepKind::Repetition));
     let expected: Vec<u32> = (0..=11).map(|step| 1 + step * 2).collect();
     assert_eq!(calls.job.timelines[0].first_call_of_step, expected);
