@@ -79,11 +79,9 @@ impl RunCalls {
     /// [`Failure::input`], if rows cannot be read or contradict themselves.
     pub fn read(run: &RunDatabase, options: &ReadOptions) -> Result<RunCalls, Failure> {
         let names = RegionNames::new(&run.strings);
-        let step_class = match &options.step {
-            // No class has this number, so that other ranges do not mark steps.
-            Some(name) => Some(names.class_named(name, &run.strings).unwrap_or(u32::MAX)),
-            None => None,
-        };
+        // No class has the number u32::MAX, so that other ranges do not mark steps.
+        let class_of = |name: &String| names.class_named(name, &run.strings).unwrap_or(u32::MAX);
+        let step_class = options.step.as_ref().map(class_of);
         let units = run.units.par_iter().map(|unit| {
             let rows = UnitRows::read(run, unit, &names)?;
             Ok(UnitCalls::new(rows, &names, options.window_ns, step_class))

@@ -1,4 +1,5 @@
 //! Reading of calls from databases.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod damaged_runs;
 mod small_run;
