@@ -1,0 +1,173 @@
+//! The communicators of a run, and which processes are members.
+
+use crate::operations::WORLD;
+use crate::process_facts::ProcessFacts;
+use crate::unit_calls::{Membership, UnitCalls};
+use rpd_collectives::is_shared_communicator;
+use rpd_graph::{CommunicatorMembers, UNKNOWN};
+use std::collections::{BTreeSet, HashMap};
+
+/// Name of the communicator of all ranks.
+const WORLD_NAME: &str = "MPI_COMM_WORLD";
+/// Name of the communicator of each process alone.
+const SELF_NAME: &str = "MPI_COMM_SELF";
+/// A communicator has at most this many members, and more for each member that recorded it. A damaged size could
+/// otherwise need any amount of memory.
+const MAX_MEMBERS: u64 = 4096;
+const MAX_MEMBERS_PER_KNOWN_ONE: u64 = 64;
+/// Maximum number of times that an intercommunicator was duplicated from a duplicate.
+const MAX_DUPLICATES: usize = 16;
+
+/// The communicators of a run by name. Number 0 is `MPI_COMM_WORLD`.
+#[derive(Debug)]
+pub(crate) struct RunCommunicators {
+    numbers: HashMap<String, u32>,
+    pub(crate) names: Vec<String>,
+    members: Vec<Members>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Members {
+    /// The only group, or that of each side of an intercommunicator.
+    groups: [Group; 2],
+    is_of_sides: bool,
+    /// Of an intercommunicator without recorded sides, the communicators of the sides.
+    origins: BTreeSet<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    size: Option<u32>,
+    /// Process of each rank that is known.
+    processes: HashMap<u32, u32>,
+    /// Whether two processes have the same rank, or the sizes differ.
+    contradicts: bool,
+}
+
+impl RunCommunicators {
+    pub(crate) fn new() -> RunCommunicators {
+        let mut all = RunCommunicators { numbers: HashMap::new(), names: Vec::new(), members: Vec::new() };
+        all.number(WORLD_NAME.to_owned());
+        all
+    }
+
+    fn number(&mut self, name: String) -> u32 {
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            self.members.push(Members::default());
+            self.names.len() as u32 - 1
+        })
+    }
+
+    /// Adds the communicators of a unit as `process` uses them and returns their numbers in the run. Communicators
+    /// whose names differ between processes get a name for each process.
+    pub(crate) fn add_names(&mut self, unit: &UnitCalls, process: u32, title: &str) -> Vec<u32> {
+        let of = |name: &[u8]| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            if is_shared_communicator(&name) {
+                return self.number(name);
+            }
+            let is_self = name == SELF_NAME;
+            let number = self.number(format!("{name} of {title}"));
+            if is_self {
+                self.members[number as usize].groups[0].add(Some(1), 0, process);
+            }
+            number
+        };
+        unit.communicators.iter().map(|name| &**name).map(of).collect()
+    }
+
+    /// Adds the members that a process recorded.
+    pub(crate) fn add_members(&mut self, memberships: &[Membership], numbers: &[u32], process: u32) {
+        for membership in memberships {
+            let Some(number) = numbers.get(membership.communicator as usize) else { continue };
+            let origin = numbers.get(membership.origin as usize).copied();
+            let members = &mut self.members[*number as usize];
+            if is_between_groups(&self.names[*number as usize]) && membership.side.is_none() {
+                members.origins.extend(origin);
+                continue;
+            }
+            members.is_of_sides |= membership.side.is_some();
+            let group = &mut members.groups[usize::from(membership.side.unwrap_or(0).min(1))];
+            group.add(Some(membership.size), membership.rank, process);
+        }
+    }
+
+    /// Adds a process to the communicator of all ranks.
+    pub(crate) fn add_rank(&mut self, facts: &ProcessFacts, rank: u32, process: u32) {
+        self.members[0].groups[0].add(facts.size, rank, process);
+    }
+
+    /// Returns the members of each communicator, and the names of those that are not completely known.
+    pub(crate) fn finish(&self) -> (Vec<CommunicatorMembers>, Vec<String>) {
+        let mut unknown = Vec::new();
+        let of = |(members, name): (&Members, &String)| {
+            let (groups, expected) = match members.origins.len() {
+                0 => (members.groups.iter().collect(), 1 + usize::from(members.is_of_sides)),
+                _ => (self.origin_groups(members), 2),
+            };
+            let groups: Vec<Vec<u32>> =
+                groups.into_iter().take(expected).filter_map(Group::processes).collect();
+            let are_known = groups.len() == expected;
+            if !are_known || groups.iter().any(|group| group.contains(&UNKNOWN)) {
+                unknown.push(name.clone());
+            }
+            CommunicatorMembers { groups: if are_known { groups } else { Vec::new() } }
+        };
+        (self.members.iter().zip(&self.names).map(of).collect(), unknown)
+    }
+    /// Returns the groups of an intercommunicator: those of the two communicators that it was created from. A
+    /// duplicate is created from the intercommunicator itself.
+    fn origin_groups(&self, members: &Members) -> Vec<&Group> {
+        let mut members = members;
+        for _ in 0..MAX_DUPLICATES {
+            match members.origins.iter().collect::<Vec<_>>()[..] {
+                [only] if !self.members[*only as usize].origins.is_empty() => {
+                    members = &self.members[*only as usize];
+                }
+                [first, second] => {
+                    return [first, second].map(|origin| &self.members[*origin as usize].groups[0]).to_vec();
+                }
+                _ => break,
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Returns whether a name is that of an intercommunicator or a duplicate of one. The name of what
+/// `MPI_Intercomm_merge` creates looks the same, but its members have different ranks.
+fn is_between_groups(name: &str) -> bool {
+    name.starts_with("inter/")
+}
+
+impl Group {
+    fn add(&mut self, size: Option<u32>, rank: u32, process: u32) {
+        let known_size = self.size.or(size);
+        let known_process = *self.processes.entry(rank).or_insert(process);
+        let differs = size.is_some_and(|size| known_size != Some(size));
+        self.contradicts |=
+            differs || known_size.is_some_and(|size| rank >= size) || known_process != process;
+        self.size = known_size;
+    }
+
+    /// Returns the process of each rank; `None` if the group contradicts itself.
+    fn processes(&self) -> Option<Vec<u32>> {
+        let from_ranks = self.processes.keys().max().map(|last| last.saturating_add(1));
+        let size = self.size.or(from_ranks).unwrap_or(0);
+        let max_size = MAX_MEMBERS + MAX_MEMBERS_PER_KNOWN_ONE * self.processes.len() as u64;
+        if self.contradicts || size == 0 || u64::from(size) > max_size {
+            return None;
+        }
+        let mut group = vec![UNKNOWN; size as usize];
+        for (rank, process) in &self.processes {
+            *group.get_mut(*rank as usize)? = *process;
+        }
+        Some(group)
+    }
+}
+
+/// Returns the number in the run of a communicator of a unit.
+pub(crate) fn run_number(numbers: &[u32], communicator: u32) -> u32 {
+    if communicator == WORLD { 0 } else { numbers.get(communicator as usize).copied().unwrap_or(0) }
+}

@@ -1,0 +1,37 @@
+//! Reads the communication calls of a run: calls to MPI, the messages and collectives that they take part in, and the
+//! work between them.
+//!
+//! [`RunCalls`] is the input of the analysis in rpd-graph, with the names that rpd-graph does not need. The calls of
+//! a thread do not overlap: of calls inside of one another the outermost counts, and repeated polls are one call.
+//!
+//! ```text
+//! rows of a process   regions -> calls, ranges      events -> stack ids      args -> values      samples
+//!                     sorted by thread and start \____________ by event id ____________/
+//! each thread         sweep: calls, work between them by the innermost range, operations
+//! the run             numbers of labels and communicators, members, steps, what is missing
+//! ```
+
+mod call_values;
+mod communicators;
+mod event_index;
+mod functions;
+mod labels;
+mod missing_calls;
+mod notes;
+mod operations;
+mod persistent;
+mod process_facts;
+mod region_names;
+mod repetition;
+mod run_calls;
+mod step_ranges;
+mod steps;
+mod thread_calls;
+mod thread_work;
+mod unit_calls;
+mod unit_rows;
+
+pub use labels::CallLabel;
+pub use missing_calls::MissingCalls;
+pub use run_calls::{CallProcess, ReadOptions, RunCalls};
+pub use steps::{StepKind, StepSource};

@@ -1,0 +1,185 @@
+//! Finds steps without marks: the collectives of a process repeat from step to step.
+
+use crate::step_ranges::MIN_STEPS;
+use crate::steps::StepTimes;
+use rpd_graph::{CallTimeline, CollectiveEntry, JobCalls};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+/// Lengths of samples whose periods are tried.
+const SAMPLE_LENGTHS: [usize; 4] = [4096, 1024, 256, 64];
+/// Cost of a place that does not repeat, in places that do: a stretch is found if at least 95 % repeat.
+const MISMATCH_COST: i64 = 19;
+
+/// Finds the steps of each process, and the label of the call that begins them.
+///
+/// The period is that of the first process. A step begins at the collective of all processes with the longest
+/// median time since the collective before. Its number on the communicator gives the step in all processes.
+pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
+    let timelines: Option<Vec<&CallTimeline>> =
+        (0..job.processes).map(|process| collecting_timeline(job, process)).collect();
+    let timelines = timelines?;
+    let first = timelines.first()?;
+    let entries = &first.entries;
+    let symbols = symbols(entries);
+    let (period, stretch) = find_period(&symbols)?;
+    let shared = shared_communicators(job);
+    let gap = |place: usize| -> Option<i64> {
+        let enter = first.calls.get(entries.get(place)?.call as usize)?.enter_ns;
+        Some(enter - exit_before(first, place).unwrap_or(first.start_ns))
+    };
+    let median_gap = |phase: usize| {
+        let mut gaps: Vec<i64> = stretch.clone().skip(phase).step_by(period).filter_map(gap).collect();
+        gaps.sort_unstable();
+        gaps.get(gaps.len().saturating_sub(1) / 2).copied()
+    };
+    let is_shared = |phase: &usize| {
+        entries.get(stretch.start + phase).is_some_and(|entry| shared.contains(&entry.communicator))
+    };
+    let phase =
+        (0..period).filter(is_shared).max_by_key(|phase| (median_gap(*phase), std::cmp::Reverse(*phase)))?;
+    let starts = beginnings(&symbols, &stretch, period, phase);
+    let starts: Vec<&CollectiveEntry> = starts.iter().filter_map(|place| entries.get(*place)).collect();
+    // Beyond the last beginning is the end of the last step.
+    if starts.len() <= MIN_STEPS {
+        return None;
+    }
+    let times = |timeline: &&CallTimeline| -> Option<StepTimes> {
+        let places: HashMap<(u32, u32), usize> = timeline
+            .entries
+            .iter()
+            .enumerate()
+            .map(|(place, entry)| ((entry.communicator, entry.number), place))
+            .collect();
+        let begin = |entry: &&CollectiveEntry| {
+            let place = *places.get(&(entry.communicator, entry.number))?;
+            Some(exit_before(timeline, place).unwrap_or(timeline.start_ns))
+        };
+        let times: StepTimes = starts.iter().map(begin).collect::<Option<_>>()?;
+        times.is_sorted().then_some(times)
+    };
+    let label = first.calls.get(starts.first()?.call as usize)?.label;
+    Some((label, timelines.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+}
+
+/// Returns the places in a stretch at which steps begin. After an exceptional step the others begin at other
+/// distances, so a pair of symbols that a period has once counts for more than the distance.
+fn beginnings(symbols: &[u32], stretch: &Range<usize>, period: usize, phase: usize) -> Vec<usize> {
+    let pair = |place: usize| {
+        let before = place.checked_sub(1).and_then(|before| symbols.get(before));
+        before.copied().zip(symbols.get(place).copied())
+    };
+    let model = stretch.start + phase + period;
+    let is_once = (model..model + period).filter(|place| pair(*place) == pair(model)).count() == 1;
+    match pair(model) {
+        // Before the first step is something else.
+        Some((_, begin)) if is_once => stretch
+            .clone()
+            .filter(|place| match *place == stretch.start {
+                true => symbols.get(*place) == Some(&begin),
+                false => pair(*place) == pair(model),
+            })
+            .collect(),
+        _ => stretch.clone().skip(phase).step_by(period).collect(),
+    }
+}
+
+/// Returns the end of the collective call before an entry.
+fn exit_before(timeline: &CallTimeline, place: usize) -> Option<i64> {
+    let before = timeline.entries.get(place.checked_sub(1)?)?;
+    Some(timeline.calls.get(before.call as usize)?.exit_ns())
+}
+
+/// Returns the timeline of a process with most collectives.
+fn collecting_timeline(job: &JobCalls, process: u32) -> Option<&CallTimeline> {
+    let of_process = job.timelines.iter().filter(|timeline| timeline.process == process);
+    of_process.max_by_key(|timeline| timeline.entries.len()).filter(|timeline| !timeline.entries.is_empty())
+}
+
+/// Returns the communicators that have all processes as members.
+fn shared_communicators(job: &JobCalls) -> HashSet<u32> {
+    let has_all = |groups: &[Vec<u32>]| {
+        let known: BTreeSet<u32> =
+            groups.iter().flatten().copied().filter(|process| *process < job.processes).collect();
+        known.len() == job.processes as usize
+    };
+    let numbered = (0u32..).zip(&job.communicators);
+    numbered.filter(|(_, members)| has_all(&members.groups)).map(|(number, _)| number).collect()
+}
+
+/// Returns a number for each entry; equal numbers mean the same function, communicator and root.
+fn symbols(entries: &[CollectiveEntry]) -> Vec<u32> {
+    let mut known = HashMap::new();
+    let mut symbol = |entry: &CollectiveEntry| {
+        let next = known.len() as u32;
+        *known.entry((entry.communicator, entry.function, entry.root)).or_insert(next)
+    };
+    entries.iter().map(&mut symbol).collect()
+}
+
+/// Returns the smallest period of a sequence, and the longest stretch in which 95 % of the places have the same
+/// symbol one period later. The stretch is at least half of the sequence.
+fn find_period(symbols: &[u32]) -> Option<(usize, Range<usize>)> {
+    let middle = |length: usize| {
+        let start = (symbols.len() - length) / 2;
+        smallest_period(&symbols[start..start + length])
+    };
+    let lengths = SAMPLE_LENGTHS.into_iter().filter(|length| *length <= symbols.len());
+    let lengths = lengths.chain(Some(symbols.len() / 2).filter(|length| *length < SAMPLE_LENGTHS[3]));
+    let periods: BTreeSet<usize> = lengths.filter_map(middle).collect();
+    periods.into_iter().find_map(|period| {
+        let stretch = repeating_stretch(symbols, period)?;
+        let is_long = stretch.len() >= symbols.len() / 2 && stretch.len() / period > MIN_STEPS;
+        is_long.then_some((period, stretch))
+    })
+}
+
+/// Returns the smallest period of a sequence that has at least two of them.
+fn smallest_period(symbols: &[u32]) -> Option<usize> {
+    // borders[i]: length of the longest proper prefix of the first i + 1 symbols that is also their suffix.
+    let mut borders = vec![0usize; symbols.len()];
+    for i in 1..symbols.len() {
+        let mut border = borders[i - 1];
+        while border > 0 && symbols[i] != symbols[border] {
+            border = borders[border - 1];
+        }
+        borders[i] = border + usize::from(symbols[i] == symbols[border]);
+    }
+    let period = symbols.len() - borders.last()?;
+    (period * 2 <= symbols.len()).then_some(period)
+}
+
+/// Returns the stretch in which symbols repeat after a period, with most places that do.
+fn repeating_stretch(symbols: &[u32], period: usize) -> Option<Range<usize>> {
+    let (mut best, mut sum, mut start) = ((0i64, 0..0), 0i64, 0);
+    for place in 0..symbols.len().checked_sub(period)? {
+        if sum <= 0 {
+            (sum, start) = (0, place);
+        }
+        sum += if symbols[place] == symbols[place + period] { 1 } else { -MISMATCH_COST };
+        if sum > best.0 {
+            best = (sum, start..place + 1 + period);
+        }
+    }
+    (best.0 > 0).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_found_with_a_start_and_exceptions() {
+        let steps = (0..200).flat_map(|step| if step == 150 { vec![1, 2, 9, 3] } else { vec![1, 2, 3] });
+        let symbols: Vec<u32> = [7, 8, 7].into_iter().chain(steps).collect();
+        let (period, stretch) = find_period(&symbols).unwrap();
+        assert_eq!((period, stretch.start), (3, 3));
+        assert!(stretch.len() > 440, "{stretch:?}");
+        let starts = beginnings(&symbols, &stretch, period, 1);
+        assert!(starts.iter().all(|place| symbols[*place] == 2));
+        assert!(starts.len() >= 199, "{}", starts.len());
+        assert_eq!(find_period(&[1; 300]), Some((1, 0..300)));
+        assert_eq!(find_period(&(0..500).collect::<Vec<_>>()), None);
+        assert_eq!([find_period(&[]), find_period(&[1]), find_period(&[1; 9])], [None, None, None]);
+    }
+}

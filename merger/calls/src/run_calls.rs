@@ -1,0 +1,225 @@
+//! Reads the calls of all processes and joins them to those of a job.
+
+use crate::communicators::{RunCommunicators, run_number};
+use crate::labels::{CallLabel, LabelKey, LabelNumbers};
+use crate::missing_calls::MissingCalls;
+use crate::notes::missing_calls;
+use crate::operations::ProcessNotes;
+use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
+use crate::region_names::RegionNames;
+use crate::step_ranges::StepRanges;
+use crate::steps::{StepSource, find_steps};
+use crate::thread_calls::ThreadTimeline;
+use crate::unit_calls::{ProcessCalls, UnitCalls};
+use crate::unit_rows::UnitRows;
+use rayon::prelude::*;
+use rpd_console::Failure;
+use rpd_graph::{Call, CallTimeline, CollectiveEntry, Completion, JobCalls, MessageEnd, WorkSegment};
+use rpd_run::RunDatabase;
+use std::collections::HashMap;
+
+/// What to read of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReadOptions {
+    /// Name of the ranges that mark steps, with or without a number. They are found if it is not given.
+    pub step: Option<String>,
+    /// First time and end of the part of the run that is read, ns in job time. Calls that it cuts are left out.
+    pub window_ns: Option<(i64, i64)>,
+}
+
+/// A process that calls MPI.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallProcess {
+    /// Rank in the job.
+    pub rank: Option<u32>,
+    /// Host name.
+    pub host: String,
+    /// Label of its GPU, if it has only one.
+    pub gpu: Option<String>,
+    /// Index in [`RunDatabase::processes`].
+    pub run_process: usize,
+}
+
+/// The communication calls of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunCalls {
+    /// The calls. [`JobCalls::check`] accepts them.
+    pub job: JobCalls,
+    /// Label of each number in `job`.
+    pub labels: Vec<CallLabel>,
+    /// The processes of `job`.
+    pub processes: Vec<CallProcess>,
+    /// Name of each communicator in `job`.
+    pub communicators: Vec<String>,
+    /// How the steps in `job` were found.
+    pub steps: Option<StepSource>,
+    /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last.
+    pub region_ids: Vec<Vec<i64>>,
+    /// What is missing or cannot be used, in the order of [`MissingCalls`].
+    pub unavailable: Vec<MissingCalls>,
+}
+
+/// Calls as they are joined to those of a job.
+struct JoinedCalls<'a> {
+    run: &'a RunDatabase,
+    facts: HashMap<i64, ProcessFacts>,
+    places: HashMap<i64, usize>,
+    nodes: HashMap<i64, u32>,
+    labels: LabelNumbers,
+    communicators: RunCommunicators,
+    calls: RunCalls,
+    step_ranges: Vec<Vec<StepRanges>>,
+    notes: Vec<ProcessNotes>,
+}
+
+impl RunCalls {
+    /// Reads the calls of a run. The result does not depend on the number of threads.
+    ///
+    /// # Errors
+    /// [`Failure::input`], if rows cannot be read or contradict themselves.
+    pub fn read(run: &RunDatabase, options: &ReadOptions) -> Result<RunCalls, Failure> {
+        let names = RegionNames::new(&run.strings);
+        // No class has the number u32::MAX, so that other ranges do not mark steps.
+        let class_of = |name: &String| names.class_named(name, &run.strings).unwrap_or(u32::MAX);
+        let step_class = options.step.as_ref().map(class_of);
+        let units = run.units.par_iter().map(|unit| {
+            let rows = UnitRows::read(run, unit, &names)?;
+            Ok(UnitCalls::new(rows, &names, options.window_ns, step_class))
+        });
+        let units: Vec<UnitCalls> = units.collect::<Result<_, Failure>>()?;
+        let mut joined = JoinedCalls {
+            run,
+            facts: read_process_facts(run)?,
+            places: (0..).zip(&run.processes).map(|(place, process)| (process.info.id, place)).collect(),
+            nodes: HashMap::new(),
+            labels: LabelNumbers::default(),
+            communicators: RunCommunicators::new(),
+            calls: RunCalls::default(),
+            step_ranges: Vec::new(),
+            notes: Vec::new(),
+        };
+        let unusable = units.iter().map(|unit| unit.unusable_regions).sum();
+        for (unit, row_unit) in units.into_iter().zip(&run.units) {
+            let first = row_unit.processes.first().copied().unwrap_or(0) as usize;
+            joined.add_unit(unit, first, row_unit.is_unclaimed);
+        }
+        joined.finish(&names, step_class.is_some(), unusable)
+    }
+}
+
+impl JoinedCalls<'_> {
+    /// Adds a unit. `only_process` is the index of its process if it is of a single one.
+    fn add_unit(&mut self, mut unit: UnitCalls, only_process: usize, is_of_several: bool) {
+        let labels: Vec<u32> = unit.labels.keys().iter().map(|key| self.labels.number(*key)).collect();
+        for found in std::mem::take(&mut unit.processes) {
+            let place = match is_of_several {
+                true => self.places.get(&found.process).copied(),
+                false => Some(only_process),
+            };
+            let Some(info) =
+                place.and_then(|place| self.run.processes.get(place)).map(|process| &process.info)
+            else {
+                continue;
+            };
+            let process = self.calls.processes.len() as u32;
+            let facts = self.facts.get(&info.id).copied().unwrap_or_default();
+            let title = match info.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("process {}", info.pid),
+            };
+            let communicators = self.communicators.add_names(&unit, process, &title);
+            self.communicators.add_members(&found.memberships, &communicators, process);
+            if let Some(rank) = info.rank {
+                self.communicators.add_rank(&facts, rank, process);
+            }
+            self.calls.processes.push(CallProcess {
+                rank: info.rank,
+                host: info.host.clone(),
+                gpu: unit.gpu.clone(),
+                run_process: place.unwrap_or(0),
+            });
+            self.add_timelines(found, facts, process, &labels, &communicators);
+        }
+    }
+
+    fn add_timelines(
+        &mut self,
+        found: ProcessCalls,
+        facts: ProcessFacts,
+        process: u32,
+        labels: &[u32],
+        communicators: &[u32],
+    ) {
+        let next_node = self.nodes.len() as u32;
+        let node = *self.nodes.entry(facts.node).or_insert(next_node);
+        let first = self.calls.job.timelines.len() as u32;
+        let label = |number: u32| labels.get(number as usize).copied().unwrap_or(0);
+        for timeline in found.timelines {
+            let ThreadTimeline { start, end, calls, region_ids, work, first_work, operations, step_ranges } =
+                timeline;
+            let in_run = |communicator| run_number(communicators, communicator);
+            self.calls.job.timelines.push(CallTimeline {
+                process,
+                node,
+                start_ns: start,
+                end_ns: end,
+                error_bound_ns: facts.error_bound_ns,
+                lacks_calls: false,
+                calls: map_all(calls, |call| Call { label: label(call.label), ..call }),
+                work: map_all(work, |segment| WorkSegment { label: label(segment.label), ..segment }),
+                first_work,
+                message_ends: map_all(operations.message_ends, |end| MessageEnd {
+                    communicator: in_run(end.communicator),
+                    ..end
+                }),
+                entries: map_all(operations.entries, |entry| CollectiveEntry {
+                    communicator: in_run(entry.communicator),
+                    ..entry
+                }),
+                completions: map_all(operations.completions, |completion| Completion {
+                    begun_on: completion.begun_on + first,
+                    ..completion
+                }),
+                first_call_of_step: Vec::new(),
+            });
+            self.calls.region_ids.push(region_ids);
+            self.step_ranges.push(step_ranges);
+        }
+        self.notes.push(found.notes);
+    }
+
+    fn finish(self, names: &RegionNames, is_wanted: bool, unusable: u64) -> Result<RunCalls, Failure> {
+        let strings = &self.run.strings;
+        let (members, unknown_members) = self.communicators.finish();
+        let mut calls = self.calls;
+        calls.communicators = self.communicators.names;
+        calls.job.communicators = members;
+        calls.job.processes = calls.processes.len() as u32;
+        calls.job.labels = self.labels.keys().len() as u32;
+        calls.labels = self.labels.texts(names, strings);
+        let losses = read_call_losses(self.run);
+        let (unavailable, lacking) = missing_calls(&calls, &self.notes, &losses, unknown_members, unusable);
+        for timeline in &mut calls.job.timelines {
+            timeline.lacks_calls = lacking.get(timeline.process as usize).copied().unwrap_or(false);
+        }
+        calls.unavailable = unavailable;
+        let class_name = |class| names.class_name(class, strings);
+        let label_name = |label: u32| match self.labels.keys().get(label as usize) {
+            Some(LabelKey::Function(function)) => names.function_name(*function).to_owned(),
+            _ => String::new(),
+        };
+        calls.steps = find_steps(&mut calls.job, &self.step_ranges, is_wanted, class_name, label_name);
+        if calls.steps.is_none() {
+            calls.unavailable.push(MissingCalls::NoSteps);
+        }
+        let check = calls.job.check();
+        check.map_err(|error| self.run.tables.failure(format_args!("calls: {error}")))?;
+        Ok(calls)
+    }
+}
+
+/// Changes all elements in place.
+fn map_all<T: Copy>(mut all: Vec<T>, change: impl Fn(T) -> T) -> Vec<T> {
+    all.iter_mut().for_each(|one| *one = change(*one));
+    all
+}

@@ -1,0 +1,126 @@
+//! Finds the steps of a run: by ranges that mark them, by collectives that repeat, or windows of time.
+
+use crate::repetition::repeated_steps;
+use crate::step_ranges::{MIN_STEPS, StepRanges};
+use rpd_graph::{CallTimeline, JobCalls};
+
+/// Length of a window, ns.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// Maximum number of steps.
+const MAX_STEPS: usize = 1 << 20;
+
+/// How steps were found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepKind {
+    /// Each is a range.
+    Marker,
+    /// Each has the same collectives.
+    Repetition,
+    /// Each is one second.
+    Windows,
+}
+
+/// The steps of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StepSource {
+    /// Name of the ranges without their numbers, or the function that begins a step; empty for windows.
+    pub name: String,
+    /// Number of steps.
+    pub count: u32,
+    /// How they were found.
+    pub kind: StepKind,
+}
+
+/// Times at which the steps of a process begin, ascending, then the end of the last one.
+pub(crate) type StepTimes = Vec<i64>;
+
+/// Finds the steps of a run and stores them in its timelines. `ranges` are those of each timeline that may mark
+/// steps, `name` returns the name of a class of ranges or of the label of a call.
+pub(crate) fn find_steps(
+    job: &mut JobCalls,
+    ranges: &[Vec<StepRanges>],
+    is_wanted: bool,
+    class_name: impl Fn(u32) -> String,
+    label_name: impl Fn(u32) -> String,
+) -> Option<StepSource> {
+    let marked = marked_steps(job, ranges, is_wanted).map(|(class, times)| (class_name(class), times));
+    let repeated = || repeated_steps(job).map(|(label, times)| (label_name(label), times));
+    let (kind, (name, times)) = match marked {
+        Some(found) => (StepKind::Marker, found),
+        // If the user named ranges that are not there, other steps would be taken for them.
+        None if is_wanted => return None,
+        None => match repeated() {
+            Some(found) => (StepKind::Repetition, found),
+            None => (StepKind::Windows, (String::new(), windows(job)?)),
+        },
+    };
+    let count = times.first().map_or(0, |times| times.len().saturating_sub(1));
+    if count == 0 || count > MAX_STEPS {
+        return None;
+    }
+    for timeline in &mut job.timelines {
+        let times = times.get(timeline.process as usize)?;
+        timeline.first_call_of_step = times.iter().map(|time| first_call(timeline, *time)).collect();
+    }
+    job.steps = count as u32;
+    Some(StepSource { name, count: count as u32, kind })
+}
+
+/// Returns the index of the first call that begins at a time or later.
+fn first_call(timeline: &CallTimeline, time: i64) -> u32 {
+    timeline.calls.partition_point(|call| call.enter_ns < time) as u32
+}
+
+/// Finds the outermost ranges that every process has equally often, up to one. Returns their class and the steps of
+/// each process.
+fn marked_steps(
+    job: &JobCalls,
+    ranges: &[Vec<StepRanges>],
+    is_wanted: bool,
+) -> Option<(u32, Vec<StepTimes>)> {
+    let mut of_process: Vec<Vec<&StepRanges>> = vec![Vec::new(); job.processes as usize];
+    for (timeline, ranges) in job.timelines.iter().zip(ranges) {
+        of_process.get_mut(timeline.process as usize)?.extend(ranges);
+    }
+    // Of several threads of a process, the one that the ranges cover most.
+    let best = |process: &[&'_ StepRanges], class: u32| {
+        let of_class = process.iter().enumerate().filter(|(_, ranges)| ranges.class == class);
+        of_class.max_by_key(|(_, ranges)| ranges.covered).map(|(place, _)| place)
+    };
+    let min_count = if is_wanted { 1 } else { MIN_STEPS };
+    let everywhere = |class: u32| -> Option<Vec<&StepRanges>> {
+        let found: Option<Vec<&StepRanges>> =
+            of_process.iter().map(|process| process.get(best(process, class)?).copied()).collect();
+        let found = found?;
+        let counts = || found.iter().map(|ranges| ranges.spans.len());
+        let (min, max) = (counts().min()?, counts().max()?);
+        (min >= min_count && (is_wanted || max - min <= 1)).then_some(found)
+    };
+    let candidates =
+        of_process.first()?.iter().filter_map(|ranges| Some((ranges.class, everywhere(ranges.class)?)));
+    let (class, found) = candidates.min_by_key(|(class, found)| {
+        let depth = found.iter().map(|ranges| ranges.depth).min();
+        let covered: u128 = found.iter().map(|ranges| u128::from(ranges.covered)).sum();
+        (depth, std::cmp::Reverse(covered), *class)
+    })?;
+    let count = found.iter().map(|ranges| ranges.spans.len()).min()?;
+    let times = |ranges: &&StepRanges| {
+        let spans = ranges.spans.iter().take(count);
+        let last = ranges.spans.get(count.checked_sub(1)?)?.1;
+        Some(spans.map(|(start, _)| *start).chain([last]).collect())
+    };
+    Some((class, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+}
+
+/// Returns windows of equal length for all processes.
+fn windows(job: &JobCalls) -> Option<Vec<StepTimes>> {
+    let start = job.timelines.iter().map(|timeline| timeline.start_ns).min()?;
+    let end = job.timelines.iter().map(|timeline| timeline.end_ns).max()?;
+    let count = (end.abs_diff(start) / WINDOW_NS).min(MAX_STEPS as u64);
+    if count < MIN_STEPS as u64 {
+        return None;
+    }
+    let times: StepTimes =
+        (0..=count).map(|window| start.saturating_add_unsigned(window * WINDOW_NS)).collect();
+    Some(vec![times; job.processes as usize])
+}

@@ -1,0 +1,225 @@
+//! The calls of one thread: which regions are one call, and what each call does.
+
+use crate::call_values::{CallValues, NO_COMMUNICATOR};
+use crate::functions::FunctionKind;
+use crate::labels::{LabelKey, LabelNumbers};
+use crate::operations::{OperationLists, ProcessOperations};
+use crate::region_names::RegionNames;
+use crate::step_ranges::{StepRangeCounter, StepRanges, within};
+use crate::thread_work::ThreadWork;
+use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
+use rpd_graph::{Call, WorkSegment};
+
+/// Maximum time between two polls that are one call, ns.
+const MAX_POLL_GAP_NS: i64 = 10_000;
+/// Maximum overlap of two calls that is an error of rounding, ns.
+const MAX_ROUNDING_NS: i64 = 1_000;
+
+/// What a thread needs of its run and unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadContext<'a> {
+    pub(crate) names: &'a RegionNames,
+    pub(crate) calls: &'a [CallRow],
+    pub(crate) window: Option<(i64, i64)>,
+    /// Class of the ranges that mark steps, if the user named them.
+    pub(crate) step_class: Option<u32>,
+}
+
+/// The calls of a thread, in the numbers of its unit.
+#[derive(Debug)]
+pub(crate) struct ThreadTimeline {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) region_ids: Vec<i64>,
+    pub(crate) work: Vec<WorkSegment>,
+    pub(crate) first_work: Vec<u32>,
+    pub(crate) operations: OperationLists,
+    pub(crate) step_ranges: Vec<StepRanges>,
+}
+
+/// A call of which the operations are not known before the next call.
+#[derive(Clone, Copy, Debug)]
+struct PendingCall {
+    exit: i64,
+    function: u16,
+    kind: FunctionKind,
+    values: CallValues,
+    stack: i64,
+    has_completed: bool,
+}
+
+struct ThreadSweep<'a, 'b> {
+    context: ThreadContext<'a>,
+    labels: &'b mut LabelNumbers,
+    process: &'b mut ProcessOperations,
+    work: ThreadWork,
+    calls: Vec<Call>,
+    region_ids: Vec<i64>,
+    operations: OperationLists,
+    pending: Option<PendingCall>,
+    /// Number of messages that matched probes took and no call has received yet.
+    taken_messages: u64,
+    /// Number of this thread among those of its process.
+    number: u32,
+}
+
+/// Sweeps over the regions of a thread, which are sorted by start, the longer first. Returns `None` if none is a
+/// call.
+pub(crate) fn sweep_thread(
+    regions: &[RegionRow],
+    number: u32,
+    context: ThreadContext<'_>,
+    labels: &mut LabelNumbers,
+    process: &mut ProcessOperations,
+) -> Option<ThreadTimeline> {
+    let call_of = |region: &RegionRow| -> Option<&CallRow> {
+        let call = context.calls.get(region.call as usize).filter(|_| region.call != NO_CALL)?;
+        (!call.is_marker).then_some(call)
+    };
+    let spans = || regions.iter().filter_map(|region| Some((region, within(region, context.window)?)));
+    if !spans().any(|(region, _)| call_of(region).is_some()) {
+        return None;
+    }
+    let start = spans().map(|(_, (start, _))| start).min()?;
+    let end = spans().map(|(_, (_, end))| end).max()?;
+    let mut sweep = ThreadSweep {
+        context,
+        labels,
+        process,
+        work: ThreadWork::new(start),
+        calls: Vec::new(),
+        region_ids: Vec::new(),
+        operations: OperationLists::default(),
+        pending: None,
+        taken_messages: 0,
+        number,
+    };
+    let mut counter = StepRangeCounter::default();
+    for (region, (start, end)) in spans() {
+        if let Some(call) = call_of(region) {
+            // A call that the window cuts has an unknown duration in it.
+            if (start, end) == (region.start, region.end) {
+                sweep.call(region, call);
+            }
+            continue;
+        }
+        let class = context.names.class(region.name);
+        let depth = sweep.work.depth_at(start);
+        counter.add(class, start, end, depth);
+        let key = match context.names.is_shared(class) {
+            true => LabelKey::Class(class),
+            false => LabelKey::Name(region.name),
+        };
+        let label = sweep.labels.number(key);
+        sweep.work.open(start, end, label);
+    }
+    sweep.finish_pending();
+    sweep.work.finish(end, sweep.labels);
+    let ranges = spans().filter(|(region, _)| call_of(region).is_none());
+    let ranges = ranges.map(|(region, (start, end))| (context.names.class(region.name), start, end));
+    Some(ThreadTimeline {
+        start,
+        end,
+        calls: sweep.calls,
+        region_ids: sweep.region_ids,
+        work: sweep.work.work,
+        first_work: sweep.work.first_work,
+        operations: sweep.operations,
+        step_ranges: counter.candidates(context.step_class, end.abs_diff(start), ranges),
+    })
+}
+
+impl ThreadSweep<'_, '_> {
+    fn call(&mut self, region: &RegionRow, call: &CallRow) {
+        let (mut enter, exit) = (region.start, region.end);
+        let kind = self.context.names.kind(call.function);
+        let is_poll = kind.is_poll();
+        let has_taken = self.process.is_taking_probe(call.stack);
+        let kind = if has_taken { FunctionKind::MatchedProbe } else { kind };
+        let has_completed = has_taken || self.process.completing_call(call.stack);
+        if let Some(last) = &mut self.pending {
+            if enter < last.exit && exit <= last.exit {
+                // A profiler and our library may both record a call. Only our regions have its values.
+                if last.function == call.function && last.values.communicator == NO_COMMUNICATOR {
+                    (last.values, last.stack) = (call.values, call.stack);
+                }
+                let last_call = self.calls.len() as u32 - 1;
+                self.process.set_completing_call(call.stack, self.number, last_call);
+                self.process.notes.nested += 1;
+                return;
+            }
+            if enter < last.exit {
+                self.process.notes.overlapping += u64::from(last.exit - enter > MAX_ROUNDING_NS);
+                enter = last.exit;
+            }
+            let is_again = last.kind.is_poll() && is_poll && !last.has_completed;
+            if is_again && enter - last.exit <= MAX_POLL_GAP_NS {
+                self.poll_again(region, call, kind, has_completed);
+                return;
+            }
+        }
+        self.finish_pending_before(kind, enter);
+        let label = self.labels.number(LabelKey::Function(call.function));
+        self.work.call(enter, exit, call.function, self.labels);
+        self.calls.push(Call { enter_ns: enter, duration_ns: exit.abs_diff(enter), label });
+        self.region_ids.push(region.id);
+        self.set_pending(region, call, kind, has_completed);
+    }
+
+    fn poll_again(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
+        self.process.notes.merged_polls += 1;
+        let label = self.labels.number(LabelKey::Function(call.function));
+        if let (Some(last), Some(id)) = (self.calls.last_mut(), self.region_ids.last_mut()) {
+            last.duration_ns = region.end.abs_diff(last.enter_ns);
+            last.label = label;
+            *id = region.id;
+        }
+        self.work.extend_call(region.end, call.function);
+        self.set_pending(region, call, kind, has_completed);
+    }
+
+    fn set_pending(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
+        let last_call = self.calls.len() as u32 - 1;
+        self.process.set_completing_call(call.stack, self.number, last_call);
+        self.pending = Some(PendingCall {
+            exit: region.end,
+            function: call.function,
+            kind,
+            values: call.values,
+            stack: call.stack,
+            has_completed,
+        });
+    }
+
+    /// Finishes the last call before the next one, which shows whether a poll for a message found one.
+    fn finish_pending_before(&mut self, next: FunctionKind, enter: i64) {
+        let is_receive = matches!(next, FunctionKind::Receive { .. });
+        if let Some(last) = &mut self.pending {
+            let found_message = match last.kind {
+                FunctionKind::PollMessage => is_receive && enter - last.exit <= MAX_POLL_GAP_NS,
+                FunctionKind::PollMatched => next == FunctionKind::ReceiveMatched,
+                _ => false,
+            };
+            match last.kind {
+                FunctionKind::PollMessage if found_message => last.kind = FunctionKind::Probe,
+                FunctionKind::PollMatched if found_message => last.kind = FunctionKind::MatchedProbe,
+                _ => {}
+            }
+        }
+        self.finish_pending();
+    }
+
+    fn finish_pending(&mut self) {
+        let Some(last) = self.pending.take() else { return };
+        match last.kind {
+            FunctionKind::MatchedProbe => self.taken_messages += 1,
+            FunctionKind::ReceiveMatched if self.taken_messages > 0 => self.taken_messages -= 1,
+            FunctionKind::ReceiveMatched => self.process.notes.unknown_probes += 1,
+            _ => {}
+        }
+        let call = self.calls.len() as u32 - 1;
+        let place = (self.number, call);
+        self.operations.add(place, last.kind, &last.values, last.function, last.stack, self.process);
+    }
+}

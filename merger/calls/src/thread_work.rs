@@ -1,0 +1,184 @@
+//! Divides the time of a thread between its calls by the innermost range.
+
+use crate::labels::{LabelKey, LabelNumbers};
+use rpd_graph::WorkSegment;
+
+/// Maximum depth of nested ranges; time in deeper ones counts for the one at this depth.
+const MAX_DEPTH: usize = 256;
+
+/// A range that is open.
+#[derive(Clone, Copy, Debug)]
+struct OpenRange {
+    end: i64,
+    label: u32,
+}
+
+/// Collects work segments while time advances over a thread.
+///
+/// ```text
+/// range A  [---------------------]
+/// range B       [------]
+/// calls            [======]    [==]
+/// work     A    B         A        A   : of each gap, the sum of each label
+/// ```
+#[derive(Debug)]
+pub(crate) struct ThreadWork {
+    now: i64,
+    open: Vec<OpenRange>,
+    /// Work since the last call; the label of time in no range is `None`.
+    gap: Vec<(Option<u32>, u64)>,
+    /// For each label the last gap in which it occurred, and its place there.
+    places: Vec<(u32, u32)>,
+    gaps: u32,
+    before: Option<u16>,
+    /// Segments before each call, and after the last one.
+    pub(crate) work: Vec<WorkSegment>,
+    /// Index of the first segment of each gap.
+    pub(crate) first_work: Vec<u32>,
+}
+
+impl ThreadWork {
+    pub(crate) fn new(start: i64) -> ThreadWork {
+        ThreadWork {
+            now: start,
+            open: Vec::new(),
+            gap: Vec::new(),
+            places: Vec::new(),
+            gaps: 1,
+            before: None,
+            work: Vec::new(),
+            first_work: Vec::new(),
+        }
+    }
+
+    /// Advances to a time and returns the number of ranges that are open then.
+    pub(crate) fn depth_at(&mut self, time: i64) -> usize {
+        self.advance(time);
+        self.close_ended(time);
+        self.open.len()
+    }
+
+    /// Removes innermost ranges that ended before a time, which must not be after the time that was counted.
+    fn close_ended(&mut self, time: i64) {
+        while self.open.last().is_some_and(|range| range.end <= time) {
+            self.open.pop();
+        }
+    }
+
+    /// Begins a range. Ranges begin in order of time.
+    pub(crate) fn open(&mut self, start: i64, end: i64, label: u32) {
+        self.advance(start);
+        if self.open.len() >= MAX_DEPTH {
+            self.open.retain(|range| range.end > start);
+        }
+        if self.open.len() < MAX_DEPTH {
+            self.open.push(OpenRange { end, label });
+        }
+    }
+
+    /// Ends the gap at a call.
+    pub(crate) fn call(&mut self, enter: i64, exit: i64, function: u16, labels: &mut LabelNumbers) {
+        self.advance(enter);
+        self.end_gap(Some(function), labels);
+        self.now = self.now.max(exit);
+        self.before = Some(function);
+    }
+
+    /// Extends the last call.
+    pub(crate) fn extend_call(&mut self, exit: i64, function: u16) {
+        self.gap.clear();
+        self.gaps += 1;
+        self.now = self.now.max(exit);
+        self.before = Some(function);
+    }
+
+    /// Ends the last gap at the end of the thread.
+    pub(crate) fn finish(&mut self, end: i64, labels: &mut LabelNumbers) {
+        self.advance(end);
+        self.end_gap(None, labels);
+        self.first_work.push(self.work.len() as u32);
+    }
+
+    /// Counts the time until `to` for the ranges that are open in it. Time that has passed counts once.
+    pub(crate) fn advance(&mut self, to: i64) {
+        while self.now < to {
+            self.close_ended(self.now);
+            let (label, stop) = match self.open.last() {
+                Some(range) => (Some(range.label), to.min(range.end)),
+                None => (None, to),
+            };
+            self.add(label, stop.abs_diff(self.now));
+            self.now = stop;
+        }
+    }
+
+    fn add(&mut self, label: Option<u32>, ns: u64) {
+        let number = label.map_or(0, |label| label as usize + 1);
+        if self.places.len() <= number {
+            self.places.resize(number + 1, (0, 0));
+        }
+        let (gap, place) = self.places[number];
+        match self.gap.get_mut(place as usize) {
+            Some((_, sum)) if gap == self.gaps => *sum = sum.saturating_add(ns),
+            _ => {
+                self.places[number] = (self.gaps, self.gap.len() as u32);
+                self.gap.push((label, ns));
+            }
+        }
+    }
+
+    fn end_gap(&mut self, after: Option<u16>, labels: &mut LabelNumbers) {
+        self.first_work.push(self.work.len() as u32);
+        let between = LabelKey::Between(self.before, after);
+        for (label, ns) in self.gap.drain(..) {
+            let label = label.unwrap_or_else(|| labels.number(between));
+            self.work.push(WorkSegment { label, ns });
+        }
+        self.gaps = self.gaps.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(work: &ThreadWork, labels: &LabelNumbers) -> Vec<(LabelKey, u64)> {
+        work.work.iter().map(|segment| (labels.keys()[segment.label as usize], segment.ns)).collect()
+    }
+
+    #[test]
+    fn time_belongs_to_the_innermost_range() {
+        let mut labels = LabelNumbers::default();
+        let [a, b] = [LabelKey::Name(1), LabelKey::Name(2)];
+        let numbers = [a, b].map(|key| labels.number(key));
+        let mut work = ThreadWork::new(0);
+        work.open(10, 100, numbers[0]);
+        work.open(20, 50, numbers[1]);
+        work.call(30, 60, 7, &mut labels);
+        work.open(70, 80, numbers[1]);
+        work.call(110, 111, 8, &mut labels);
+        work.finish(111, &mut labels);
+        let first = [(LabelKey::Between(None, Some(7)), 10), (a, 10), (b, 10)];
+        let second = [(a, 30), (b, 10), (LabelKey::Between(Some(7), Some(8)), 10)];
+        assert_eq!(texts(&work, &labels), [first, second].concat());
+        assert_eq!(work.first_work, [0, 3, 6, 6]);
+    }
+
+    #[test]
+    fn ranges_that_are_not_nested_and_very_deep_ones_end_nothing() {
+        let mut labels = LabelNumbers::default();
+        let numbers: Vec<u32> = (0..3).map(|name| labels.number(LabelKey::Name(name))).collect();
+        let mut work = ThreadWork::new(0);
+        work.open(0, 10, numbers[0]);
+        work.open(5, 20, numbers[1]);
+        work.finish(30, &mut labels);
+        let expected = [(LabelKey::Name(0), 5), (LabelKey::Name(1), 15), (LabelKey::Between(None, None), 10)];
+        assert_eq!(texts(&work, &labels), expected);
+
+        let mut work = ThreadWork::new(0);
+        (0..1000).for_each(|start| work.open(start, 2000 - start, numbers[2]));
+        assert_eq!(work.open.len(), MAX_DEPTH);
+        work.finish(2000, &mut labels);
+        assert_eq!(texts(&work, &labels), [(LabelKey::Name(2), 2000)]);
+    }
+}

@@ -1,0 +1,120 @@
+//! The calls of the processes of a unit.
+
+use crate::call_values::NO_COMMUNICATOR;
+use crate::functions::FunctionKind;
+use crate::labels::LabelNumbers;
+use crate::operations::{ProcessNotes, ProcessOperations};
+use crate::region_names::RegionNames;
+use crate::thread_calls::{ThreadContext, ThreadTimeline, sweep_thread};
+use crate::unit_rows::{CallRow, RegionRow, SampleRow, UnitRows};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// That a process is a member of a communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Membership {
+    /// Index among the communicators of the unit.
+    pub(crate) communicator: u32,
+    pub(crate) size: u32,
+    pub(crate) rank: u32,
+    /// Side of an intercommunicator, to which size and rank then refer.
+    pub(crate) side: Option<u8>,
+    /// Communicator of the call that created it: of an intercommunicator, that of the own side.
+    pub(crate) origin: u32,
+}
+
+/// The calls of a process, in the numbers of its unit.
+#[derive(Debug)]
+pub(crate) struct ProcessCalls {
+    /// Key of the process, if the unit is of several; otherwise 0.
+    pub(crate) process: i64,
+    pub(crate) timelines: Vec<ThreadTimeline>,
+    pub(crate) memberships: Vec<Membership>,
+    pub(crate) notes: ProcessNotes,
+}
+
+/// The calls of a unit.
+#[derive(Debug, Default)]
+pub(crate) struct UnitCalls {
+    pub(crate) processes: Vec<ProcessCalls>,
+    pub(crate) communicators: Vec<Box<[u8]>>,
+    pub(crate) labels: LabelNumbers,
+    pub(crate) gpu: Option<String>,
+    pub(crate) unusable_regions: u64,
+}
+
+impl UnitCalls {
+    /// Builds the calls of all threads from the rows of a unit.
+    pub(crate) fn new(
+        rows: UnitRows,
+        names: &RegionNames,
+        window: Option<(i64, i64)>,
+        step_class: Option<u32>,
+    ) -> UnitCalls {
+        let UnitRows { mut regions, calls, mut samples, communicators, gpu, unusable } = rows;
+        let order = |region: &RegionRow| {
+            (region.process, region.thread, region.start, Reverse(region.end), region.id)
+        };
+        regions.sort_by_key(order);
+        samples.sort_by_key(|sample| sample.process);
+        let context = ThreadContext { names, calls: &calls, window, step_class };
+        let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
+        for of_process in regions.chunk_by(|a, b| a.process == b.process) {
+            let Some(process) = of_process.first().map(|region| region.process) else { continue };
+            let from = samples.partition_point(|sample| sample.process < process);
+            let to = samples.partition_point(|sample| sample.process <= process);
+            let found = process_calls(of_process, &samples[from..to], context, &mut unit.labels);
+            if !found.timelines.is_empty() {
+                unit.processes.push(ProcessCalls { process, ..found });
+            }
+        }
+        unit
+    }
+}
+
+fn process_calls(
+    regions: &[RegionRow],
+    samples: &[SampleRow],
+    context: ThreadContext<'_>,
+    labels: &mut LabelNumbers,
+) -> ProcessCalls {
+    let requests = || samples.iter().filter(|sample| sample.is_request);
+    let calls = || regions.iter().filter_map(|region| context.calls.get(region.call as usize));
+    let mut operations = ProcessOperations::new(requests(), calls());
+    let mut timelines = Vec::new();
+    for of_thread in regions.chunk_by(|a, b| a.thread == b.thread) {
+        let number = timelines.len() as u32;
+        timelines.extend(sweep_thread(of_thread, number, context, labels, &mut operations));
+    }
+    operations.begin_persistent(requests(), calls(), context.names, &mut timelines);
+    operations.complete(requests(), &mut timelines);
+    operations.notes.missing_numbers = missing_numbers(regions, context.calls, context.names);
+    let created = || samples.iter().filter(|sample| !sample.is_request);
+    let stacks: HashSet<i64> = created().map(|sample| sample.stack).filter(|stack| *stack != 0).collect();
+    let creating = calls().filter(|call| stacks.contains(&call.stack));
+    let origins: HashMap<i64, u32> = creating.map(|call| (call.stack, call.values.communicator)).collect();
+    let membership = |sample: &SampleRow| {
+        let (size, rank) = (sample.values.size?, sample.values.rank?);
+        let communicator = sample.values.communicator;
+        let side = sample.values.side;
+        let origin = origins.get(&sample.stack).copied().unwrap_or(NO_COMMUNICATOR);
+        (communicator != NO_COMMUNICATOR).then_some(Membership { communicator, size, rank, side, origin })
+    };
+    let memberships = created().filter_map(membership).collect();
+    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes }
+}
+
+/// Returns how many numbers no call of a process has, although later calls on the communicator were numbered: a
+/// dropped call also counts. Collectives have numbers of their own.
+fn missing_numbers(regions: &[RegionRow], calls: &[CallRow], names: &RegionNames) -> u64 {
+    let mut counters: HashMap<(u32, bool), (u64, u64)> = HashMap::new();
+    for region in regions {
+        let Some(call) = calls.get(region.call as usize).filter(|call| call.values.seq > 0) else { continue };
+        let is_of_all = matches!(names.kind(call.function), FunctionKind::Collective { .. });
+        let key = (call.values.communicator, is_of_all);
+        let (last, count) = counters.entry(key).or_default();
+        *last = (*last).max(call.values.seq);
+        *count += 1;
+    }
+    counters.values().map(|(last, count)| last.saturating_sub(*count)).fold(0, u64::saturating_add)
+}

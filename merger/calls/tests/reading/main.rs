@@ -1,0 +1,6 @@
+//! Reading of calls from databases.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod damaged_runs;
+mod small_run;
+mod small_runs;
