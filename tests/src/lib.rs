@@ -11,7 +11,8 @@
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one;
-//! * [`measure`] is what benchmarks need besides.
+//! * [`measure`] is what benchmarks need besides;
+//! * [`truth`] runs modelled programs of which it is known which rank the others wait for.
 //!
 //! The promises themselves are in `tests/`, a module each.
 pub mod amd;
@@ -25,4 +26,5 @@ pub mod harness;
 pub mod measure;
 pub mod plain;
 pub mod synthetic;
+pub mod truth;
 pub mod views;

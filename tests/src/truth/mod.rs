@@ -1,0 +1,32 @@
+//! Programs of which it is known which rank makes the others wait, and what that costs.
+//!
+//! ```text
+//! Scenario --program()--> Program --simulate()--> exact times of all calls and of all work
+//!                                        |  RunRecorder
+//!                                        v
+//!                          JobCalls, shards of a run, damaged forms of both
+//! ```
+//!
+//! The same program runs with and without its planted excess under the same noise, so the true gain is the difference
+//! of the two lengths.
+
+mod call_recorder;
+mod clock_errors;
+mod collectives;
+mod conditions;
+mod mailbox;
+mod operation;
+mod program;
+mod ranks;
+mod recorder;
+mod simulation;
+
+pub use call_recorder::{CallRecorder, CallRecording, DroppedCalls, LabelText, ModelledCalls};
+pub use clock_errors::{ClockErrors, NodeClockError};
+pub use conditions::{Network, PlantedExcess, RunConditions};
+pub use operation::{Collective, CollectiveKind, Message, Operation, Peer, SendMode, Slot, WorkPiece};
+pub use program::{ModelCommunicator, Program, RankPart, StepPart};
+pub use recorder::{
+    CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
+};
+pub use simulation::{DeadlockError, RunDurations, simulate};
