@@ -61,6 +61,7 @@ mod synthetic_runs;
 mod system_metrics;
 mod torch_backend;
 mod trace_files;
+mod truth;
 mod undrawn;
 mod unused_files;
 mod vanishing_inputs;

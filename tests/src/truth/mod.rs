@@ -19,6 +19,9 @@ mod operation;
 mod program;
 mod ranks;
 mod recorder;
+mod scenario;
+mod scenario_kind;
+mod scenarios;
 mod simulation;
 
 pub use call_recorder::{CallRecorder, CallRecording, DroppedCalls, LabelText, ModelledCalls};
@@ -29,4 +32,6 @@ pub use program::{ModelCommunicator, Program, RankPart, StepPart};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
+pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
+pub use scenario_kind::{CLEAN_NOISE, CleanProgram, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};

@@ -1,0 +1,3 @@
+//! The model of MPI ranks, and what the analysis of waits says about its scenarios.
+
+mod model;
