@@ -74,11 +74,6 @@ impl TimelineDependencies {
         })
     }
 
-    /// Returns the number of calls that have dependencies.
-    pub(crate) fn dependent_calls(&self) -> usize {
-        self.dependencies.calls.len()
-    }
-
     /// Returns call and dependencies at a place among the calls that have some.
     pub(crate) fn at(&self, place: usize) -> Option<(u32, &[Dependency])> {
         let ByCall { items, calls } = &self.dependencies;

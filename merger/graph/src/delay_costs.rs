@@ -25,7 +25,7 @@ impl DelayCost {
         self.direct_ns + self.propagated_ns
     }
 
-    fn add(&mut self, other: DelayCost) {
+    pub(crate) fn add(&mut self, other: DelayCost) {
         self.direct_ns += other.direct_ns;
         self.propagated_ns += other.propagated_ns;
     }
@@ -100,14 +100,18 @@ impl PassedOn {
     }
 }
 
-/// Attributes all waits to their causes.
-pub(crate) fn delay_costs(waits: &Waits, times: &LabelTimes<'_>) -> DelayCosts {
+/// Attributes the selected waits to their causes.
+pub(crate) fn delay_costs(
+    waits: &Waits,
+    times: &LabelTimes<'_>,
+    is_selected: impl Fn(&CallWait) -> bool,
+) -> DelayCosts {
     let count = times.job().timelines.len();
     let mut costs = vec![[DelayCost::default(); SLOTS]; count];
     let mut passed_on = vec![PassedOn::default(); count];
     let mut waited_in: HashMap<(u32, u32), f64> = HashMap::new();
     let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
-    for wait in waits.all.iter().rev() {
+    for wait in waits.all.iter().rev().filter(|wait| is_selected(wait)) {
         let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
         let own_ns = ns as f64;
         let received_ns = own_ns * passed_on[timeline as usize].at(call);

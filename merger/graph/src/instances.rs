@@ -153,3 +153,65 @@ fn ranks_in_communicators(job: &JobCalls) -> HashMap<(u32, u32), u32> {
     }
     ranks
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_calls::{Call, CallTimeline, CommunicatorMembers};
+
+    /// A job of three processes with these entries: number, function, root.
+    fn job(entries: &[&[(u32, u32, i32)]; 3]) -> JobCalls {
+        let timeline = |(process, entries): (u32, &&[(u32, u32, i32)])| CallTimeline {
+            process,
+            calls: (0..entries.len() as i64)
+                .map(|call| Call { enter_ns: call, duration_ns: 1, label: 0 })
+                .collect(),
+            first_work: vec![0; entries.len() + 2],
+            entries: (0u32..)
+                .zip(*entries)
+                .map(|(call, (number, function, root))| CollectiveEntry {
+                    call,
+                    communicator: 0,
+                    number: *number,
+                    function: *function,
+                    root: *root,
+                    waits: CollectiveWaits::ForRoot,
+                    is_blocking: true,
+                })
+                .collect(),
+            ..CallTimeline::default()
+        };
+        JobCalls {
+            timelines: (0u32..).zip(entries).map(timeline).collect(),
+            communicators: vec![CommunicatorMembers { groups: vec![vec![2, 0, 1]] }],
+            processes: 3,
+            labels: 1,
+            ..JobCalls::default()
+        }
+    }
+
+    #[test]
+    fn members_stand_in_the_order_of_their_ranks() {
+        let job = job(&[&[(4, 1, 2)], &[(4, 1, 2)], &[(4, 1, 2)]]);
+        assert_eq!(job.check(), Ok(()));
+        let found = match_instances(&job);
+        let members: Vec<u32> = found.members(0).iter().map(|member| member.timeline).collect();
+        assert_eq!((members, found.get(0).root), (vec![2, 0, 1], Some(2)));
+        assert_eq!(found.of_entry(2, 0), Some((0, 0)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_not_used() {
+        let lacking = match_instances(&job(&[&[(0, 1, 0)], &[(0, 1, 0), (1, 1, 0)], &[(0, 1, 0)]]));
+        assert_eq!((lacking.counts.matched, lacking.counts.incomplete), (1, 1));
+        assert_eq!(lacking.of_entry(1, 1), None);
+        let functions = match_instances(&job(&[&[(0, 1, 0)], &[(0, 2, 0)], &[(0, 1, 0)]]));
+        assert_eq!((functions.counts.mismatched, functions.len()), (1, 0));
+        let roots = match_instances(&job(&[&[(0, 1, 0)], &[(0, 1, 1)], &[(0, 1, 0)]]));
+        assert_eq!(roots.counts.mismatched, 1);
+        let twice = match_instances(&job(&[&[(0, 1, 0), (0, 1, 0)], &[(0, 1, 0)], &[]]));
+        assert_eq!(twice.counts.mismatched, 1);
+        let no_root = match_instances(&job(&[&[(0, 1, 9)], &[(0, 1, 9)], &[(0, 1, 9)]]));
+        assert_eq!(no_root.get(0).waits, CollectiveWaits::Unknown);
+    }
+}

@@ -17,7 +17,7 @@ pub(crate) type SlotTimes = [u64; SLOTS];
 pub(crate) struct LabelTimes<'a> {
     job: &'a JobCalls,
     /// Durations of the calls without waiting, by timeline and call.
-    transfers: &'a [Vec<u64>],
+    transfers: Vec<Vec<u64>>,
     slot_of_label: Vec<u8>,
     /// Labels of the slots, the one with the most time first. The slot after the last is that of all others.
     labels: Vec<u32>,
@@ -26,9 +26,9 @@ pub(crate) struct LabelTimes<'a> {
 }
 
 impl<'a> LabelTimes<'a> {
-    pub(crate) fn new(job: &'a JobCalls, transfers: &'a [Vec<u64>]) -> LabelTimes<'a> {
+    pub(crate) fn new(job: &'a JobCalls, transfers: Vec<Vec<u64>>) -> LabelTimes<'a> {
         let mut totals = vec![0u64; job.labels as usize];
-        for (timeline, transfers) in job.timelines.iter().zip(transfers) {
+        for (timeline, transfers) in job.timelines.iter().zip(&transfers) {
             for segment in &timeline.work {
                 totals[segment.label as usize] = totals[segment.label as usize].saturating_add(segment.ns);
             }
@@ -61,6 +61,11 @@ impl<'a> LabelTimes<'a> {
     /// Returns the calls whose times these are.
     pub(crate) fn job(&self) -> &'a JobCalls {
         self.job
+    }
+
+    /// Returns the duration of a call without waiting, ns.
+    pub(crate) fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.transfers[timeline][call]
     }
 
     fn sums_of(&self, timeline: usize) -> Vec<SlotTimes> {
@@ -128,5 +133,40 @@ impl<'a> LabelTimes<'a> {
         }
         self.add_work(timeline, call, &mut sum);
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::small_job::{Act, CALL_NS, IN_CALL, run};
+
+    #[test]
+    fn sums_between_calls_are_those_of_a_walk() {
+        let calls = 300u64;
+        let program: Vec<Act> = (0..calls)
+            .flat_map(|call| [Act::Work(1 + (call % 50) as u32, call + 1), Act::Send(1, 0)])
+            .collect();
+        let job = run(&[program, Vec::new()], 60);
+        let transfers =
+            job.timelines.iter().map(|timeline| vec![CALL_NS as u64; timeline.calls.len()]).collect();
+        let times = LabelTimes::new(&job, transfers);
+        for (from, to) in [(0, 0), (3, 3), (0, 300), (5, 140), (5, 133), (64, 128), (63, 299), (128, 300)] {
+            let mut expected = [0; SLOTS];
+            for call in from..to {
+                expected[times.slot(IN_CALL)] += CALL_NS as u64;
+                let next = call as u64 + 1;
+                if next < calls {
+                    expected[times.slot(1 + (next % 50) as u32)] += next + 1;
+                }
+            }
+            assert_eq!(times.between(0, Some(from), to), expected, "{from} {to}");
+            expected[times.slot(1)] += 1;
+            if from == 0 {
+                assert_eq!(times.between(0, None, to), expected);
+            }
+        }
+        assert_eq!(times.label(SLOTS - 1), None);
+        assert_eq!(times.slot(1), SLOTS - 1, "a label with little time is one of the others");
     }
 }

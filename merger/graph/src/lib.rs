@@ -4,20 +4,40 @@
 //! matched calls with the durations that each thread measured by its own clock, and attributes all waiting to the
 //! work that caused it. Nothing here reads files or prints.
 
+mod analysis;
 mod call_graph;
+mod critical_path;
 mod delay_costs;
+mod diagnosis;
 mod eager_limit;
+mod excess;
+mod finding;
 mod instances;
 mod job_calls;
 mod label_times;
 mod messages;
 mod replay;
+#[cfg(test)]
+mod small_job;
+#[cfg(test)]
+mod tests;
 mod transfers;
 mod waits;
+mod what_if;
+mod work_table;
 
+pub use analysis::{JobEfficiency, TimelineTimes, WaitAnalysis};
 pub use call_graph::CallGraph;
+pub use critical_path::{CriticalPath, PathPiece};
+pub use delay_costs::{DelayCost, DelayCosts, LabelCost};
+pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
+pub use excess::StepPattern;
+pub use finding::{FindingSubject, JobFinding};
+pub use instances::InstanceCounts;
 pub use job_calls::{
     ANY, BegunOperation, Call, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
     CommunicatorMembers, Completion, FINALIZE_NUMBER, INIT_NUMBER, JobCalls, MessageEnd, MessageRole,
     UNKNOWN, WorkSegment,
 };
+pub use messages::MessageCounts;
+pub use what_if::WhatIfGain;

@@ -306,3 +306,113 @@ impl GroupIndex<'_> {
         group.get(usize::try_from(peer).ok()?).copied().filter(|process| *process != UNKNOWN)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_calls::{Call, CallTimeline, MessageEnd};
+
+    fn end(call: u32, role: MessageRole, peer: i32, tag: i32) -> MessageEnd {
+        MessageEnd { call, communicator: 0, peer, tag, bytes: 4, role, is_blocking: true }
+    }
+
+    /// A job in which each process has these ends, one in each call.
+    fn job(ends: &[&[(MessageRole, i32, i32)]]) -> JobCalls {
+        let timeline = |(process, ends): (u32, &&[(MessageRole, i32, i32)])| CallTimeline {
+            process,
+            error_bound_ns: Some(0),
+            calls: (0..ends.len() as i64)
+                .map(|call| Call { enter_ns: call * 10, duration_ns: 10, label: 0 })
+                .collect(),
+            first_work: vec![0; ends.len() + 2],
+            message_ends: (0u32..)
+                .zip(*ends)
+                .map(|(call, (role, peer, tag))| end(call, *role, *peer, *tag))
+                .collect(),
+            ..CallTimeline::default()
+        };
+        let processes = ends.len() as u32;
+        JobCalls {
+            timelines: (0u32..).zip(ends).map(timeline).collect(),
+            communicators: vec![CommunicatorMembers { groups: vec![(0..processes).collect()] }],
+            processes,
+            labels: 1,
+            ..JobCalls::default()
+        }
+    }
+
+    const SEND: MessageRole = MessageRole::Send;
+    const RECEIVE: MessageRole = MessageRole::Receive;
+
+    fn partners(job: &JobCalls, timeline: usize) -> Vec<Option<(u32, u32)>> {
+        assert_eq!(job.check(), Ok(()));
+        let matched = match_messages(job);
+        let ends = 0..job.timelines[timeline].message_ends.len();
+        ends.map(|end| matched.partner(timeline, end).map(|found| (found.timeline, found.end))).collect()
+    }
+
+    #[test]
+    fn messages_of_a_channel_keep_their_order_and_tags_do_not() {
+        let job = job(&[
+            &[(SEND, 1, 5), (SEND, 1, 6), (SEND, 1, 5)],
+            &[(RECEIVE, 0, 6), (RECEIVE, 0, 5), (RECEIVE, 0, 5)],
+        ]);
+        assert_eq!(partners(&job, 1), [Some((0, 1)), Some((0, 0)), Some((0, 2))]);
+        assert_eq!(partners(&job, 0), [Some((1, 1)), Some((1, 0)), Some((1, 2))]);
+    }
+
+    #[test]
+    fn a_probe_sees_the_message_and_leaves_it() {
+        let job = job(&[&[(SEND, 1, 5)], &[(MessageRole::Probe, 0, 5), (RECEIVE, 0, 5)]]);
+        assert_eq!(partners(&job, 1), [Some((0, 0)), Some((0, 0))]);
+        assert_eq!(match_messages(&job).counts, MessageCounts { matched: 1, ..MessageCounts::default() });
+    }
+
+    #[test]
+    fn no_process_is_no_partner() {
+        let job = job(&[&[(SEND, -1, 5)], &[(RECEIVE, -2, 5), (RECEIVE, 7, 5)]]);
+        assert_eq!(partners(&job, 1), [None, None]);
+        assert_eq!(match_messages(&job).counts, MessageCounts::default());
+    }
+
+    #[test]
+    fn an_unknown_source_makes_only_unequal_channels_ambiguous() {
+        // Rank 2 receives from any rank once. Rank 0 sent as many messages as rank 2 received from it, rank 1 more.
+        let job = job(&[
+            &[(SEND, 2, 5)],
+            &[(SEND, 2, 5), (SEND, 2, 5)],
+            &[(RECEIVE, ANY, 5), (RECEIVE, 0, 5), (RECEIVE, 1, 5)],
+        ]);
+        assert_eq!(partners(&job, 2), [None, Some((0, 0)), None]);
+        let counts = match_messages(&job).counts;
+        assert_eq!((counts.matched, counts.ambiguous, counts.unknown_sources), (1, 3, 1));
+    }
+
+    #[test]
+    fn missing_calls_make_only_unequal_channels_ambiguous() {
+        let mut job = job(&[&[(SEND, 1, 5), (SEND, 1, 6)], &[(RECEIVE, 0, 5)]]);
+        assert_eq!(match_messages(&job).counts.unmatched_sends, 1);
+        job.timelines[1].lacks_calls = true;
+        let counts = match_messages(&job).counts;
+        assert_eq!((counts.matched, counts.ambiguous, counts.unmatched_sends), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_message_that_does_not_fit_or_came_before_it_was_sent_is_none() {
+        let mut large = job(&[&[(SEND, 1, 5)], &[(RECEIVE, 0, 5)]]);
+        large.timelines[0].message_ends[0].bytes = 5;
+        assert_eq!(partners(&large, 1), [None]);
+        let mut early = job(&[&[(SEND, 1, 5)], &[(RECEIVE, 0, 5)]]);
+        early.timelines[0].calls[0].enter_ns = 11;
+        assert_eq!(match_messages(&early).counts.contradicted, 1);
+        early.timelines[1].error_bound_ns = Some(1);
+        assert_eq!(match_messages(&early).counts.matched, 1);
+    }
+
+    #[test]
+    fn a_peer_in_an_intercommunicator_is_one_of_the_other_group() {
+        let mut job = job(&[&[(SEND, 0, 5)], &[(SEND, 1, 5)], &[(RECEIVE, 0, 5)], &[(RECEIVE, 1, 5)]]);
+        job.communicators[0].groups = vec![vec![0, 1], vec![2, 3]];
+        assert_eq!((partners(&job, 2), partners(&job, 3)), (vec![Some((0, 0))], vec![Some((1, 0))]));
+    }
+}

@@ -117,8 +117,14 @@ struct Cursor {
 impl<'a> Replay<'a> {
     fn new(graph: &'a CallGraph<'a>) -> Replay<'a> {
         let timelines = &graph.job.timelines;
+        // Starts of processes are compared only if their clocks can be.
+        let is_of_one_node = timelines.iter().all(|timeline| timeline.node == timelines[0].node);
+        let has_bounds = timelines.iter().all(|timeline| timeline.error_bound_ns.is_some());
         let first = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
-        let start = |start_ns: i64| start_ns.saturating_sub(first);
+        let start = |start_ns: i64| match is_of_one_node || has_bounds {
+            true => start_ns.saturating_sub(first),
+            false => 0,
+        };
         let cursors = timelines.iter().map(|timeline| Cursor {
             exit_ns: start(timeline.start_ns),
             latest_ns: i64::MIN,

@@ -1,0 +1,175 @@
+//! The analysis of a job: its replay, what caused its waiting, and what other durations would change.
+
+use crate::call_graph::CallGraph;
+use crate::critical_path::{CriticalPath, critical_path};
+use crate::delay_costs::{DelayCosts, delay_costs};
+use crate::label_times::LabelTimes;
+use crate::replay::{ReplayTimes, replay};
+use crate::transfers::Transfers;
+use crate::waits::{CallWait, WaitRecorder, Waits};
+use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
+use crate::work_table::WorkTable;
+
+/// Times of one thread, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TimelineTimes {
+    /// From its first to its last recorded time.
+    pub length_ns: u64,
+    /// Outside of calls.
+    pub work_ns: u64,
+    /// In calls, waiting for others.
+    pub waited_ns: u64,
+    /// In calls, not waiting.
+    pub transfer_ns: u64,
+}
+
+/// The efficiency of the job by the factors of the POP project, each from 0 to 1.
+///
+/// Their product is the parallel efficiency: the mean work of a thread divided by the length of the run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct JobEfficiency {
+    /// Mean work of a thread divided by the length of the run.
+    pub parallel: f64,
+    /// Mean work divided by the longest work of a thread.
+    pub load_balance: f64,
+    /// Longest work of a thread divided by the length of the run with a network that takes no time. `None`, if too
+    /// many calls do not match.
+    pub serialization: Option<f64>,
+    /// Length of the run with a network that takes no time divided by the length of the run. `None`, if too many
+    /// calls do not match.
+    pub transfer: Option<f64>,
+}
+
+/// The analysis of a job.
+#[derive(Clone, Debug)]
+pub struct WaitAnalysis<'a> {
+    pub(crate) graph: &'a CallGraph<'a>,
+    pub(crate) times: LabelTimes<'a>,
+    pub(crate) table: WorkTable,
+    pub(crate) waits: Waits,
+    pub(crate) replayed: ReplayTimes,
+    estimated_transfers: u64,
+}
+
+/// At least this share of messages and collectives must match for a statement about dependencies.
+pub(crate) const MIN_MATCHED: f64 = 0.95;
+
+impl<'a> WaitAnalysis<'a> {
+    /// Replays the calls of a job.
+    pub fn new(graph: &'a CallGraph<'a>) -> WaitAnalysis<'a> {
+        let Transfers { ns, estimated } = Transfers::measure(graph);
+        let times = LabelTimes::new(graph.job, ns);
+        let table = WorkTable::new(&times);
+        let mut recorder = WaitRecorder::new(graph);
+        let replayed = replay(graph, &RecordedDurations { times: &times }, &mut recorder);
+        let waits = recorder.finish();
+        WaitAnalysis { graph, times, table, waits, replayed, estimated_transfers: estimated }
+    }
+
+    /// Returns the recorded length of the run, ns.
+    pub fn recorded_ns(&self) -> i64 {
+        let timelines = &self.graph.job.timelines;
+        let start = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
+        let end = timelines.iter().map(|timeline| timeline.end_ns).max().unwrap_or(0);
+        end.saturating_sub(start)
+    }
+
+    /// Returns the length of the replay with the recorded durations, ns. It differs from the recorded length if not
+    /// all dependencies are known.
+    pub fn replayed_ns(&self) -> i64 {
+        self.replayed.length_ns()
+    }
+
+    /// Returns the number of calls whose duration without waiting was estimated, because the errors of the clocks
+    /// are too large.
+    pub fn estimated_transfers(&self) -> u64 {
+        self.estimated_transfers
+    }
+
+    /// Returns the number of dependencies that were given up, because calls waited for one another.
+    pub fn given_up(&self) -> u64 {
+        self.replayed.given_up
+    }
+
+    /// Returns the times of a thread.
+    pub fn timeline_times(&self, timeline: usize) -> TimelineTimes {
+        let calls = &self.graph.job.timelines[timeline];
+        let work_ns = calls.work.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.ns));
+        let transfers = (0..calls.calls.len()).map(|call| self.times.transfer_ns(timeline, call));
+        TimelineTimes {
+            length_ns: calls.end_ns.abs_diff(calls.start_ns),
+            work_ns,
+            waited_ns: self.waits.total(timeline),
+            transfer_ns: transfers.fold(0, u64::saturating_add),
+        }
+    }
+
+    /// Returns the time that a thread waited in a call, ns.
+    pub fn waited_in_call(&self, timeline: usize, call: usize) -> u64 {
+        self.waits.in_call(timeline, call)
+    }
+
+    /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
+    pub fn delay_costs(&self) -> DelayCosts {
+        let is_in_steps = |wait: &CallWait| {
+            let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
+            match (steps.first(), steps.last()) {
+                (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
+                _ => true,
+            }
+        };
+        delay_costs(&self.waits, &self.times, is_in_steps)
+    }
+
+    /// Returns the critical path.
+    pub fn critical_path(&self) -> CriticalPath {
+        critical_path(&self.times, &self.waits, &self.replayed)
+    }
+
+    pub(crate) fn what_if(&self) -> WhatIf<'_> {
+        WhatIf::new(self.graph, &self.times, &self.table, self.recorded_ns())
+    }
+
+    /// Returns the gain if the work of these threads took as long as is typical, under one label or in all.
+    pub fn gain(&self, timelines: &[u32], label: Option<u32>) -> WhatIfGain {
+        let mut is_selected = vec![false; self.graph.job.timelines.len()];
+        timelines.iter().for_each(|timeline| is_selected[*timeline as usize] = true);
+        let slot = label.map(|label| self.times.slot(label));
+        self.what_if().gain(|timeline, _, of| is_selected[timeline] && slot.is_none_or(|slot| slot == of))
+    }
+
+    /// Returns the share of the messages and the collectives that match.
+    pub fn matched_share(&self) -> f64 {
+        let messages = self.graph.message_counts();
+        let lost = messages.unmatched_sends
+            + messages.unmatched_receives
+            + messages.ambiguous
+            + messages.unknown_sources
+            + messages.contradicted;
+        let collectives = self.graph.instance_counts();
+        let share = |matched: u64, lost: u64| match matched + lost {
+            0 => 1.0,
+            all => matched as f64 / all as f64,
+        };
+        // A message that does not match has up to two ends that are counted.
+        let of_messages = share(2 * messages.matched, lost);
+        of_messages.min(share(collectives.matched, collectives.incomplete + collectives.mismatched))
+    }
+
+    /// Returns the efficiency of the job.
+    pub fn efficiency(&self) -> JobEfficiency {
+        let count = self.graph.job.timelines.len();
+        let work: Vec<u64> = (0..count).map(|timeline| self.timeline_times(timeline).work_ns).collect();
+        let longest = work.iter().copied().max().unwrap_or(0) as f64;
+        let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / count.max(1) as f64;
+        let length = self.replayed_ns() as f64;
+        let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let ideal = (self.matched_share() >= MIN_MATCHED).then(|| self.what_if().ideal_length_ns() as f64);
+        JobEfficiency {
+            parallel: ratio(mean, length),
+            load_balance: ratio(mean, longest),
+            serialization: ideal.map(|ideal| ratio(longest, ideal)),
+            transfer: ideal.map(|ideal| ratio(ideal, length)),
+        }
+    }
+}

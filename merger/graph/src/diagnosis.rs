@@ -1,0 +1,224 @@
+//! Decides which rank, node or ranks the others wait for, or why none is named.
+//!
+//! A thread is a suspect if it works longer than is typical, by more than the noise, in most steps or in a stretch of
+//! them. Suspects are named if the job would gain by their typical work (the replay), and if the delay analysis
+//! attributes the waiting to them: two methods that use different parts of the records.
+
+use crate::analysis::{MIN_MATCHED, WaitAnalysis};
+use crate::delay_costs::DelayCosts;
+use crate::excess::StepExcess;
+use crate::finding::JobFinding;
+use crate::what_if::{WhatIf, WhatIfGain};
+use std::collections::BTreeMap;
+
+/// Minimum gain of a finding, as a share of the run.
+const MIN_GAIN: f64 = 0.01;
+/// Minimum number of steps that show whether a rank is slow or was by chance.
+const MIN_STEPS: usize = 10;
+/// The replay may be off by this share of the run.
+const MAX_REPLAY_OFF: f64 = 0.05;
+/// Minimum share of the attributed waiting that named threads caused.
+const MIN_COST_SHARE: f64 = 0.5;
+/// Up to this many suspects are tried one by one.
+const MAX_TRIED: usize = 8;
+
+/// What slows the job down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobVerdict {
+    /// The first finding: work that takes longer on some ranks.
+    Slow,
+    /// The first finding: work that one rank alone does.
+    Serial,
+    /// Ranks work unequally, but no rank, node or small number of ranks stands out.
+    NoSingleCause,
+    /// Nothing could be gained by more equal work.
+    Balanced,
+    /// The records do not show it.
+    CannotTell,
+}
+
+/// Why no rank is named, or not all that is said is certain.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DiagnosisLimit {
+    /// No calls of several ranks.
+    NoCalls,
+    /// Processes that communicate in several threads.
+    Threads {
+        /// Number of such processes.
+        processes: u32,
+    },
+    /// Messages and collectives that do not match.
+    Unmatched {
+        /// Share that matches.
+        matched_share: f64,
+    },
+    /// The replay with the recorded durations has another length: dependencies are missing.
+    ReplayOff {
+        /// Recorded length less replayed length, divided by the recorded length.
+        share: f64,
+    },
+    /// Too few steps to tell a slow rank from chance.
+    FewSteps {
+        /// Number of steps.
+        steps: u32,
+    },
+    /// The replay and the delay analysis do not name the same ranks.
+    MethodsDisagree,
+}
+
+/// Result of the analysis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobDiagnosis {
+    /// What slows the job down.
+    pub verdict: JobVerdict,
+    /// The causes that are named.
+    pub findings: Vec<JobFinding>,
+    /// What the job would gain if all work of all threads took as long as is typical.
+    pub gain_of_all: WhatIfGain,
+    /// What it would gain before the first step.
+    pub gain_of_start_up: WhatIfGain,
+    /// Threads with the largest gain and the gain of each, the largest first, also where none is named.
+    pub largest: Vec<(u32, WhatIfGain)>,
+    /// Why no rank is named.
+    pub limits: Vec<DiagnosisLimit>,
+}
+
+impl WaitAnalysis<'_> {
+    /// Decides what slows the job down.
+    pub fn diagnose(&self, costs: &DelayCosts) -> JobDiagnosis {
+        let what_if = self.what_if();
+        let gain_of_all = what_if.gain(|_, block, _| self.table.step_blocks().contains(&block));
+        let gain_of_start_up = what_if.gain(|_, block, _| block == 0);
+        let mut diagnosis = JobDiagnosis {
+            verdict: JobVerdict::CannotTell,
+            findings: Vec::new(),
+            gain_of_all,
+            gain_of_start_up,
+            largest: Vec::new(),
+            limits: self.limits(),
+        };
+        if !diagnosis.limits.is_empty() {
+            return diagnosis;
+        }
+        let min_gain = (what_if.length_ns as f64 * MIN_GAIN) as i64;
+        let suspects = self.suspects(min_gain);
+        diagnosis.largest = self.largest_gains(&what_if, costs, &suspects);
+        if gain_of_all.ns < min_gain {
+            diagnosis.verdict = JobVerdict::Balanced;
+            return diagnosis;
+        }
+        diagnosis.verdict = JobVerdict::NoSingleCause;
+        let named = self.named(&what_if, &suspects, min_gain);
+        if named.is_empty() {
+            return diagnosis;
+        }
+        let total: f64 = (0..self.graph.job.timelines.len()).map(|t| costs.of_timeline(t).total_ns()).sum();
+        let of_named: f64 = named.iter().map(|t| costs.of_timeline(*t as usize).total_ns()).sum();
+        if of_named < MIN_COST_SHARE * total {
+            diagnosis.verdict = JobVerdict::CannotTell;
+            diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
+            return diagnosis;
+        }
+        let finding = self.finding(&what_if, costs, &named);
+        let is_serial = finding.is_at_most && named.len() == 1;
+        diagnosis.verdict = if is_serial { JobVerdict::Serial } else { JobVerdict::Slow };
+        diagnosis.findings = vec![finding];
+        diagnosis
+    }
+
+    /// Returns what forbids to name a rank.
+    fn limits(&self) -> Vec<DiagnosisLimit> {
+        let job = self.graph.job;
+        let mut limits = Vec::new();
+        let mut threads: BTreeMap<u32, u32> = BTreeMap::new();
+        for timeline in job.timelines.iter().filter(|timeline| !timeline.calls.is_empty()) {
+            *threads.entry(timeline.process).or_default() += 1;
+        }
+        if threads.len() < 2 {
+            return vec![DiagnosisLimit::NoCalls];
+        }
+        let processes = threads.values().filter(|threads| **threads > 1).count() as u32;
+        if processes > 0 {
+            limits.push(DiagnosisLimit::Threads { processes });
+        }
+        let matched_share = self.matched_share();
+        if matched_share < MIN_MATCHED {
+            limits.push(DiagnosisLimit::Unmatched { matched_share });
+        }
+        let recorded = self.recorded_ns().max(1) as f64;
+        let share = (recorded - self.replayed_ns() as f64) / recorded;
+        if share.abs() > MAX_REPLAY_OFF {
+            limits.push(DiagnosisLimit::ReplayOff { share });
+        }
+        if (job.steps as usize) < MIN_STEPS {
+            limits.push(DiagnosisLimit::FewSteps { steps: job.steps });
+        }
+        limits
+    }
+
+    /// Returns the threads that work longer than is typical, by more than the noise, the longest excess first.
+    fn suspects(&self, min_gain: i64) -> Vec<(u32, StepExcess)> {
+        let excess = |timeline: u32| {
+            let blocks = self.table.step_blocks();
+            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block)).collect();
+            (timeline, StepExcess::new(ns, self.graph.job.timelines[timeline as usize].lacks_calls))
+        };
+        let timelines = 0..self.graph.job.timelines.len() as u32;
+        let mut suspects: Vec<(u32, StepExcess)> = timelines
+            .map(excess)
+            .filter(|(_, excess)| excess.is_systematic() && excess.sum_ns() >= min_gain)
+            .collect();
+        suspects.sort_by_key(|(timeline, excess)| (std::cmp::Reverse(excess.sum_ns()), *timeline));
+        suspects
+    }
+
+    /// Returns the suspects without which the job would be shorter, the longest excess first; none if these are too
+    /// many to stand out.
+    fn named(&self, what_if: &WhatIf<'_>, suspects: &[(u32, StepExcess)], min_gain: i64) -> Vec<u32> {
+        let timelines = self.graph.job.timelines.len();
+        let of = |selected: &[u32]| {
+            let mut is_selected = vec![false; timelines];
+            selected.iter().for_each(|timeline| is_selected[*timeline as usize] = true);
+            what_if.gain_of_timelines(&is_selected).ns
+        };
+        let mut named: Vec<u32> = suspects.iter().map(|(timeline, _)| *timeline).collect();
+        if named.is_empty() || named.len() * 2 > timelines || of(&named) < min_gain {
+            return Vec::new();
+        }
+        // Threads that hold up nobody are left out, from the one with the smallest excess on.
+        let mut all = of(&named);
+        for (timeline, _) in suspects.iter().rev().take(MAX_TRIED) {
+            let without: Vec<u32> = named.iter().copied().filter(|other| other != timeline).collect();
+            let gain = if without.is_empty() { 0 } else { of(&without) };
+            if all - gain < min_gain / 2 {
+                (named, all) = (without, gain);
+            }
+        }
+        named
+    }
+
+    /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.
+    fn largest_gains(
+        &self,
+        what_if: &WhatIf<'_>,
+        costs: &DelayCosts,
+        suspects: &[(u32, StepExcess)],
+    ) -> Vec<(u32, WhatIfGain)> {
+        let mut by_cost: Vec<u32> = (0..self.graph.job.timelines.len() as u32).collect();
+        let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
+        by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
+        let mut tried: Vec<u32> =
+            suspects.iter().take(MAX_TRIED / 2).map(|(timeline, _)| *timeline).collect();
+        for timeline in by_cost {
+            if tried.len() < MAX_TRIED && !tried.contains(&timeline) {
+                tried.push(timeline);
+            }
+        }
+        let mut gains: Vec<(u32, WhatIfGain)> = tried
+            .into_iter()
+            .map(|timeline| (timeline, what_if.gain(|of, _, _| of == timeline as usize)))
+            .collect();
+        gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
+        gains
+    }
+}

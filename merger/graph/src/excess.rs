@@ -1,0 +1,196 @@
+//! By how much a thread works longer than is typical, step by step: whether that is more than noise, and when.
+
+/// Minimum mean excess in standard errors.
+const MIN_STANDARD_ERRORS: f64 = 4.0;
+/// A thread is slow in all steps if it is so in at least this share of them.
+const MIN_STEADY_SHARE: f64 = 0.8;
+/// At least this share of the steps of a stretch belongs to it, and of the others at most the rest.
+const MIN_STRETCH_SHARE: f64 = 0.8;
+/// Minimum number of steps of a stretch.
+const MIN_STRETCH: usize = 5;
+/// Minimum ratio of the correlation at the best distance of steps for a periodic excess.
+const MIN_CORRELATION: f64 = 0.7;
+
+/// In which steps a thread works longer. Steps count from 0; of a long run, blocks of steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StepPattern {
+    /// In nearly all.
+    Steady,
+    /// From one to another.
+    Stretch {
+        /// First step.
+        from: u32,
+        /// Last step.
+        to: u32,
+    },
+    /// In every nth.
+    Periodic {
+        /// Distance of the steps.
+        every: u32,
+    },
+    /// In some.
+    Irregular,
+}
+
+/// Excess of a thread in each step, ns.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct StepExcess {
+    ns: Vec<i64>,
+    lacks_calls: bool,
+}
+
+impl StepExcess {
+    pub(crate) fn new(ns: Vec<i64>, lacks_calls: bool) -> StepExcess {
+        StepExcess { ns, lacks_calls }
+    }
+
+    pub(crate) fn sum_ns(&self) -> i64 {
+        self.ns.iter().sum()
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum_ns() as f64 / self.ns.len().max(1) as f64
+    }
+
+    /// Returns whether the excess is more than noise, and that of many steps.
+    pub(crate) fn is_systematic(&self) -> bool {
+        let mean = self.mean();
+        let is_above_noise = mean > 0.0 && mean >= MIN_STANDARD_ERRORS * self.standard_error();
+        // In a step of which calls are missing, waiting looks like work.
+        is_above_noise
+            && (!self.lacks_calls || self.median() >= mean / 2.0)
+            && (self.pattern() != StepPattern::Irregular || self.share_of_steps() >= 0.5)
+    }
+
+    /// Returns the standard error of the mean, from the differences of neighbours: a change that lasts is no noise.
+    fn standard_error(&self) -> f64 {
+        let pairs = self.ns.len().saturating_sub(1);
+        if pairs == 0 {
+            return f64::INFINITY;
+        }
+        let squares = self.ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).map(|step| step * step);
+        (squares.sum::<f64>() / (2 * pairs) as f64 / self.ns.len() as f64).sqrt()
+    }
+
+    fn median(&self) -> f64 {
+        let mut ns = self.ns.clone();
+        let middle = ns.len().saturating_sub(1) / 2;
+        if ns.is_empty() { 0.0 } else { *ns.select_nth_unstable(middle).1 as f64 }
+    }
+
+    /// Returns whether each step is one of those with an excess.
+    fn is_long(&self) -> Vec<bool> {
+        // The steps fall into those with and those without an excess: the best limit between the two means.
+        let (low, high) = (self.ns.iter().min().copied(), self.ns.iter().max().copied());
+        let mut limit = low.zip(high).map_or(0.0, |(low, high)| (low as f64 + high as f64) / 2.0);
+        for _ in 0..8 {
+            let mean = |is_above: bool| {
+                let of = self.ns.iter().map(|ns| *ns as f64).filter(|ns| (*ns > limit) == is_above);
+                let (count, sum) = of.fold((0.0, 0.0), |(count, sum), ns| (count + 1.0, sum + ns));
+                if count > 0.0 { sum / count } else { limit }
+            };
+            limit = f64::midpoint(mean(false), mean(true));
+        }
+        // Where all steps have about the same excess, the limit is in their noise.
+        let mean = self.mean();
+        let limit = limit.min(mean / 2.0).max(0.0);
+        self.ns.iter().map(|ns| *ns as f64 > limit).collect()
+    }
+
+    /// Returns the share of the steps that have an excess.
+    pub(crate) fn share_of_steps(&self) -> f64 {
+        let long = self.is_long();
+        long.iter().filter(|is_long| **is_long).count() as f64 / long.len().max(1) as f64
+    }
+
+    /// Returns in which steps the thread works longer.
+    pub(crate) fn pattern(&self) -> StepPattern {
+        if self.share_of_steps() >= MIN_STEADY_SHARE {
+            return StepPattern::Steady;
+        }
+        if let Some((from, to)) = self.stretch() {
+            return StepPattern::Stretch { from: from as u32, to: to as u32 };
+        }
+        match self.period() {
+            Some(every) => StepPattern::Periodic { every: every as u32 },
+            None => StepPattern::Irregular,
+        }
+    }
+
+    /// Returns the stretch that has nearly all of the excess: the one with the largest sum over the mean.
+    fn stretch(&self) -> Option<(usize, usize)> {
+        let mean = self.mean();
+        let (mut best, mut best_sum) = (None, 0.0);
+        let (mut first, mut sum) = (0, 0.0);
+        for (step, ns) in self.ns.iter().enumerate() {
+            if sum <= 0.0 {
+                (first, sum) = (step, 0.0);
+            }
+            sum += *ns as f64 - mean;
+            if sum > best_sum {
+                (best, best_sum) = (Some((first, step)), sum);
+            }
+        }
+        let (from, to) = best?;
+        let long = self.is_long();
+        let count = |of: &mut dyn Iterator<Item = usize>| of.filter(|step| long[*step]).count() as f64;
+        let inside = to - from + 1;
+        let outside = long.len() - inside;
+        let of_inside = count(&mut (from..=to)) / inside as f64;
+        let of_outside = count(&mut (0..from).chain(to + 1..long.len())) / outside.max(1) as f64;
+        let is_one =
+            inside >= MIN_STRETCH && of_inside >= MIN_STRETCH_SHARE && of_outside <= 1.0 - MIN_STRETCH_SHARE;
+        is_one.then_some((from, to))
+    }
+
+    /// Returns the distance of the steps with an excess, if they have one.
+    fn period(&self) -> Option<usize> {
+        let long: Vec<f64> = self.is_long().into_iter().map(|is_long| f64::from(u8::from(is_long))).collect();
+        let mean = long.iter().sum::<f64>() / long.len().max(1) as f64;
+        let variance: f64 = long.iter().map(|value| (value - mean).powi(2)).sum();
+        let correlation = |distance: usize| {
+            let pairs = long.iter().zip(long.iter().skip(distance));
+            let sum: f64 = pairs.map(|(one, other)| (one - mean) * (other - mean)).sum();
+            sum / variance * long.len() as f64 / (long.len() - distance) as f64
+        };
+        // A period must be seen several times.
+        (2..=long.len() / 4).find(|distance| correlation(*distance) >= MIN_CORRELATION)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excess(of_step: impl Fn(i64) -> i64) -> StepExcess {
+        // Noise of a known sequence, -50 to 50.
+        let noise = |step: i64| (step * 7_919 + 13) * 104_729 % 101 - 50;
+        StepExcess::new((0..80).map(|step| of_step(step) + noise(step)).collect(), false)
+    }
+
+    #[test]
+    fn patterns_are_recognised() {
+        let of = |of_step: &dyn Fn(i64) -> i64| {
+            let found = excess(of_step);
+            (found.is_systematic(), found.pattern())
+        };
+        assert_eq!(of(&|_| 500), (true, StepPattern::Steady));
+        let stretch = StepPattern::Stretch { from: 20, to: 49 };
+        assert_eq!(of(&|step| i64::from((20..50).contains(&step)) * 500), (true, stretch));
+        let every = StepPattern::Periodic { every: 4 };
+        assert_eq!(of(&|step| i64::from(step % 4 == 1) * 5_000).1, every);
+        assert!(!of(&|_| 0).0);
+    }
+
+    #[test]
+    fn a_single_event_is_not_systematic() {
+        assert!(!excess(|step| i64::from(step == 33) * 1_000_000).is_systematic());
+    }
+
+    #[test]
+    fn steps_without_calls_do_not_make_a_rank_slow() {
+        let ns: Vec<i64> = (0..80).map(|step| if step % 8 < 2 { 5_000 } else { 0 }).collect();
+        assert!(!StepExcess::new(ns, true).is_systematic());
+        assert!(StepExcess::new(vec![500; 80], true).is_systematic());
+    }
+}

@@ -1,0 +1,102 @@
+//! What is said about the threads that are named: which of their work is longer, when, and what it costs.
+
+use crate::analysis::WaitAnalysis;
+use crate::delay_costs::{DelayCost, DelayCosts};
+use crate::excess::{StepExcess, StepPattern};
+use crate::label_times::SLOTS;
+use crate::what_if::{WhatIf, WhatIfGain};
+
+/// What a finding is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FindingSubject {
+    /// Threads, the one with the longest excess first.
+    Timelines(Vec<u32>),
+    /// All threads of a node.
+    Node {
+        /// The node.
+        node: u32,
+        /// Its threads.
+        timelines: Vec<u32>,
+    },
+}
+
+impl FindingSubject {
+    /// Returns the threads.
+    pub fn timelines(&self) -> &[u32] {
+        match self {
+            FindingSubject::Timelines(timelines) | FindingSubject::Node { timelines, .. } => timelines,
+        }
+    }
+}
+
+/// A cause of waiting.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobFinding {
+    /// Who works longer.
+    pub subject: FindingSubject,
+    /// Label of the work that differs most; `None` if it is none of those that are told apart.
+    pub label: Option<u32>,
+    /// Mean of this work in a step, ns.
+    pub label_ns: f64,
+    /// Typical mean of this work in a step, ns.
+    pub typical_ns: f64,
+    /// What the job would gain if the work took as long as is typical.
+    pub gain: WhatIfGain,
+    /// Whether the gain is an upper limit, because one or two ranks alone do this work.
+    pub is_at_most: bool,
+    /// In which steps.
+    pub pattern: StepPattern,
+    /// Share of the steps in which the work is longer.
+    pub share_of_steps: f64,
+    /// The waiting that it caused.
+    pub cost: DelayCost,
+}
+
+impl WaitAnalysis<'_> {
+    /// Describes the threads that are named, the one with the longest excess first.
+    pub(crate) fn finding(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> JobFinding {
+        let (table, steps) = (&self.table, f64::from(self.graph.job.steps));
+        let cells = || named.iter().flat_map(|t| table.step_blocks().map(move |block| (*t as usize, block)));
+        let excess = |slot: usize| -> i64 {
+            let of = |(timeline, block)| {
+                table.ns(timeline, block, slot) as i64 - table.typical_ns(block, slot) as i64
+            };
+            cells().map(of).sum()
+        };
+        let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
+        let in_a_step = |ns: u64| ns as f64 / steps / named.len() as f64;
+        let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).sum();
+        let rare = (0..SLOTS).filter(|slot| !table.is_common[*slot]);
+        let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).sum();
+        let of_block = |block: usize| named.iter().map(|t| table.excess_ns(*t as usize, block)).sum();
+        let by_step = StepExcess::new(table.step_blocks().map(of_block).collect(), false);
+        let mut cost = DelayCost::default();
+        named.iter().for_each(|timeline| cost.add(costs.of_timeline(*timeline as usize)));
+        let mut is_named = vec![false; self.graph.job.timelines.len()];
+        named.iter().for_each(|timeline| is_named[*timeline as usize] = true);
+        JobFinding {
+            subject: self.subject(named),
+            label: self.times.label(slot),
+            label_ns: in_a_step(cells().map(|(timeline, block)| table.ns(timeline, block, slot)).sum()),
+            typical_ns: in_a_step(cells().map(|(_, block)| table.typical_ns(block, slot)).sum()),
+            gain: what_if.gain_of_timelines(&is_named),
+            is_at_most: of_rare * 2 > of_all,
+            pattern: by_step.pattern(),
+            share_of_steps: by_step.share_of_steps(),
+            cost,
+        }
+    }
+
+    /// Returns the node if the threads are all those of one node, else the threads.
+    fn subject(&self, named: &[u32]) -> FindingSubject {
+        let timelines = &self.graph.job.timelines;
+        let node_of = |timeline: u32| timelines[timeline as usize].node;
+        let node = node_of(named[0]);
+        let of_node: Vec<u32> = (0..timelines.len() as u32).filter(|other| node_of(*other) == node).collect();
+        let is_node = named.len() == of_node.len() && named.iter().all(|timeline| node_of(*timeline) == node);
+        match is_node && named.len() > 1 && named.len() < timelines.len() {
+            true => FindingSubject::Node { node, timelines: of_node },
+            false => FindingSubject::Timelines(named.to_vec()),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What the analysis says about small jobs of which everything is known.
+
+use crate::delay_costs::DelayCost;
+use crate::label_times::SLOTS;
+use crate::small_job::{Act, run};
+use crate::waits::NO_CALL;
+use crate::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const WORK: u32 = 1;
+const SETUP: u32 = 2;
+const MS: u64 = 1_000_000;
+
+fn diagnose(job: &JobCalls) -> (JobDiagnosis, DelayCosts, i64) {
+    let graph = CallGraph::new(job).unwrap();
+    let analysis = WaitAnalysis::new(&graph);
+    assert_eq!(analysis.replayed_ns(), analysis.recorded_ns());
+    let costs = analysis.delay_costs();
+    let path: u64 = analysis.critical_path().pieces.iter().map(|piece| piece.ns).sum();
+    assert_eq!(path as i64, analysis.replayed_ns());
+    let explained: f64 = (0..job.timelines.len()).map(|t| costs.of_timeline(t).total_ns()).sum();
+    let rest = costs.waited_ns as f64 - explained - costs.unexplained_ns;
+    assert!(rest.abs() < 1.0 + 1e-9 * costs.waited_ns as f64, "{rest} ns of the waiting are nowhere");
+    (analysis.diagnose(&costs), costs, analysis.recorded_ns())
+}
+
+/// Noise of 2 % of 50 ms, the same for the same place.
+fn noisy(rank: usize, step: usize) -> u64 {
+    let mut state = (rank * 1_000 + step + 1) as u64;
+    for _ in 0..4 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    49 * MS + state % (2 * MS)
+}
+
+fn chain(excess: u64) -> Vec<Vec<Act>> {
+    (0..4)
+        .map(|rank: usize| {
+            let of_step = |step: usize| {
+                let mut acts = vec![Act::Step, Act::Work(WORK, noisy(rank, step))];
+                match rank {
+                    1 => acts.extend([Act::Work(SETUP, excess), Act::Send(2, 7)]),
+                    2 => acts.extend([Act::Receive(1, 7), Act::Send(3, 7)]),
+                    3 => acts.push(Act::Receive(2, 7)),
+                    _ => {}
+                }
+                acts.push(Act::Collective(CollectiveWaits::ForAll));
+                acts
+            };
+            (0..40).flat_map(of_step).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn the_first_of_a_chain_is_named_and_none_of_its_victims() {
+    let excess = 5 * MS;
+    let (found, costs, length) = diagnose(&run(&chain(excess), 3));
+    assert_eq!(found.verdict, JobVerdict::Serial, "{found:#?}");
+    let finding = &found.findings[0];
+    assert_eq!(finding.subject, FindingSubject::Timelines(vec![1]));
+    assert_eq!((finding.label, finding.pattern), (Some(SETUP), StepPattern::Steady));
+    let truth = length - diagnose(&run(&chain(0), 3)).2;
+    assert!((finding.gain.ns - truth).abs() < length / 100, "{} {truth}", finding.gain.ns);
+    assert!(costs.of_timeline(1).total_ns() > 10.0 * costs.of_timeline(2).total_ns());
+}
+
+#[test]
+fn nobody_is_named_where_all_work_alike() {
+    let (found, ..) = diagnose(&run(&chain(0), 3));
+    assert!(found.findings.is_empty(), "{found:#?}");
+    assert!(matches!(found.verdict, JobVerdict::NoSingleCause | JobVerdict::Balanced));
+}
+
+#[test]
+fn the_rank_that_delays_a_ring_is_named() {
+    let ranks = 6;
+    let program = |excess: u64| -> Vec<Vec<Act>> {
+        (0..ranks)
+            .map(|rank| {
+                let of_step = |step: usize| {
+                    let slow = if rank == 4 { excess } else { 0 };
+                    let right = (rank as i32 + 1) % ranks as i32;
+                    let left = (rank as i32 + ranks as i32 - 1) % ranks as i32;
+                    let mut acts = vec![Act::Step, Act::Work(WORK, noisy(rank, step) + slow)];
+                    acts.extend([Act::Send(right, 1), Act::Receive(left, 1)]);
+                    if step % 10 == 9 {
+                        acts.push(Act::Collective(CollectiveWaits::ForAll));
+                    }
+                    acts
+                };
+                (0..60).flat_map(of_step).collect()
+            })
+            .collect()
+    };
+    let (found, _, length) = diagnose(&run(&program(5 * MS), 3));
+    assert_eq!(found.verdict, JobVerdict::Slow, "{found:#?}");
+    assert_eq!(found.findings[0].subject, FindingSubject::Timelines(vec![4]));
+    let truth = length - diagnose(&run(&program(0), 3)).2;
+    assert!((found.findings[0].gain.ns - truth).abs() < length / 100);
+}
+
+/// A round of a random program.
+#[derive(Clone, Debug)]
+enum Round {
+    /// Each rank works, ns.
+    Work(Vec<u64>),
+    /// One rank sends to another.
+    Message(usize, usize),
+    /// All ranks enter a collective.
+    Collective(CollectiveWaits),
+}
+
+fn rounds(ranks: usize) -> impl Strategy<Value = Vec<Round>> {
+    let waits = prop_oneof![
+        Just(CollectiveWaits::ForAll),
+        Just(CollectiveWaits::ForRoot),
+        Just(CollectiveWaits::RootForAll)
+    ];
+    let round = prop_oneof![
+        4 => vec(0..MS, ranks).prop_map(Round::Work),
+        4 => (0..ranks, 1..ranks).prop_map(move |(from, by)| Round::Message(from, (from + by) % ranks)),
+        2 => waits.prop_map(Round::Collective),
+    ];
+    vec(round, 12..120)
+}
+
+fn programs(ranks: usize, rounds: &[Round]) -> Vec<Vec<Act>> {
+    let mut programs = vec![Vec::new(); ranks];
+    for (number, round) in rounds.iter().enumerate() {
+        if number % 4 == 0 {
+            programs.iter_mut().for_each(|program| program.push(Act::Step));
+        }
+        match round {
+            Round::Work(ns) => {
+                for (rank, program) in programs.iter_mut().enumerate() {
+                    program.push(Act::Work(1 + ((rank + number) % 5) as u32, ns[rank]));
+                }
+            }
+            Round::Message(from, to) => {
+                programs[*from].push(Act::Send(*to as i32, 3));
+                programs[*to].push(Act::Receive(*from as i32, 3));
+            }
+            Round::Collective(waits) => {
+                programs.iter_mut().for_each(|program| program.push(Act::Collective(*waits)));
+            }
+        }
+    }
+    programs
+}
+
+/// The delay costs by their definition: every wait hands on to each earlier wait of its cause.
+fn plain_costs(analysis: &WaitAnalysis<'_>) -> Vec<DelayCost> {
+    let waits = &analysis.waits.all;
+    let mut received = vec![0.0; waits.len()];
+    let mut costs = vec![DelayCost::default(); analysis.graph.job.timelines.len()];
+    for (number, wait) in waits.iter().enumerate().rev() {
+        let start = |call: u32| (call != NO_CALL).then_some(call as usize);
+        let of_cause = analysis.times.between(
+            wait.cause as usize,
+            start(wait.cause_synchronised),
+            wait.cause_call as usize,
+        );
+        let of_own =
+            analysis.times.between(wait.timeline as usize, start(wait.synchronised), wait.call as usize);
+        let delay: u64 = (0..SLOTS).map(|slot| of_cause[slot].saturating_sub(of_own[slot])).sum();
+        let is_earlier = |earlier: &waits::CallWait| {
+            earlier.timeline == wait.cause
+                && (wait.cause_synchronised == NO_CALL || earlier.call > wait.cause_synchronised)
+                && earlier.call < wait.cause_call
+        };
+        let earlier: Vec<usize> = (0..number).filter(|place| is_earlier(&waits[*place])).collect();
+        let total = delay as f64 + earlier.iter().map(|place| waits[*place].ns as f64).sum::<f64>();
+        if total == 0.0 {
+            continue;
+        }
+        let (direct, propagated) = ((wait.ns as f64 / total).min(1.0), received[number] / total);
+        costs[wait.cause as usize].direct_ns += direct * delay as f64;
+        costs[wait.cause as usize].propagated_ns += propagated * delay as f64;
+        for place in earlier {
+            received[place] += (direct + propagated) * waits[place].ns as f64;
+        }
+    }
+    costs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_analysis_keeps_its_laws(rounds in (2usize..7).prop_flat_map(|ranks| (Just(ranks), rounds(ranks)))) {
+        let (ranks, rounds) = rounds;
+        let job = run(&programs(ranks, &rounds), 6);
+        let graph = CallGraph::new(&job).unwrap();
+        let analysis = WaitAnalysis::new(&graph);
+        // With exact clocks, the replay is the run.
+        prop_assert_eq!(analysis.replayed_ns(), analysis.recorded_ns());
+        prop_assert_eq!(analysis.given_up(), 0);
+        let path: u64 = analysis.critical_path().pieces.iter().map(|piece| piece.ns).sum();
+        prop_assert_eq!(path as i64, analysis.replayed_ns());
+        let all = analysis.what_if().gain(|_, _, _| true).ns;
+        for rank in 0..ranks as u32 {
+            prop_assert!(analysis.gain(&[rank], None).ns <= all);
+        }
+        let efficiency = analysis.efficiency();
+        let product = efficiency.load_balance
+            * efficiency.serialization.unwrap_or(0.0)
+            * efficiency.transfer.unwrap_or(0.0);
+        prop_assert!((product - efficiency.parallel).abs() < 1e-9);
+        // All waits have a cause.
+        let costs = delay_costs::delay_costs(&analysis.waits, &analysis.times, |_| true);
+        let found: f64 = (0..ranks).map(|rank| costs.of_timeline(rank).total_ns()).sum();
+        prop_assert!((found + costs.unexplained_ns - costs.waited_ns as f64).abs() < 1.0);
+        for (rank, plain) in plain_costs(&analysis).into_iter().enumerate() {
+            let linear = costs.of_timeline(rank);
+            prop_assert!((plain.direct_ns - linear.direct_ns).abs() < 1.0);
+            prop_assert!((plain.propagated_ns - linear.propagated_ns).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn clocks_that_cannot_be_compared_change_nothing(
+        rounds in (2usize..7).prop_flat_map(|ranks| (Just(ranks), rounds(ranks))),
+        shift in -50_000_000i64..50_000_000,
+    ) {
+        let (ranks, rounds) = rounds;
+        let mut job = run(&programs(ranks, &rounds), 6);
+        job.timelines.iter_mut().for_each(|timeline| timeline.error_bound_ns = None);
+        let mut shifted = job.clone();
+        for timeline in shifted.timelines.iter_mut().filter(|timeline| timeline.node == 0) {
+            timeline.start_ns += shift;
+            timeline.end_ns += shift;
+            timeline.calls.iter_mut().for_each(|call| call.enter_ns += shift);
+        }
+        let (graph, other) = (CallGraph::new(&job).unwrap(), CallGraph::new(&shifted).unwrap());
+        let (here, there) = (WaitAnalysis::new(&graph), WaitAnalysis::new(&other));
+        prop_assert_eq!(here.replayed_ns(), there.replayed_ns());
+        prop_assert_eq!(&here.waits.all, &there.waits.all);
+        prop_assert_eq!(here.delay_costs(), there.delay_costs());
+    }
+}

@@ -1,0 +1,179 @@
+//! How long the job would have taken with less work: the replay with other durations.
+
+use crate::call_graph::CallGraph;
+use crate::label_times::LabelTimes;
+use crate::replay::{ReplayDurations, ReplayObserver, ReplayTimes, ReplayedExit, replay};
+use crate::work_table::WorkTable;
+
+/// Half width of a 95 % interval, in standard errors.
+const STANDARD_ERRORS: f64 = 1.96;
+
+/// What the job would gain if some of its work took as long as is typical.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct WhatIfGain {
+    /// Time by which the job would be shorter, ns.
+    pub ns: i64,
+    /// Half width of the 95 % interval of `ns`, ns.
+    pub error_bound_ns: i64,
+}
+
+/// Durations as they were recorded.
+pub(crate) struct RecordedDurations<'a> {
+    pub(crate) times: &'a LabelTimes<'a>,
+}
+
+impl ReplayDurations for RecordedDurations<'_> {
+    fn work_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.times.job().timelines[timeline].work_ns_before(call)
+    }
+
+    fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.times.transfer_ns(timeline, call)
+    }
+}
+
+/// Durations of a network that takes no time.
+pub(crate) struct IdealNetwork<'a>(pub(crate) RecordedDurations<'a>);
+
+impl ReplayDurations for IdealNetwork<'_> {
+    fn work_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.0.work_ns(timeline, call)
+    }
+
+    fn transfer_ns(&self, _: usize, _: usize) -> u64 {
+        0
+    }
+}
+
+/// Durations in which the selected work takes at most as long as is typical.
+pub(crate) struct TypicalDurations<'a, F> {
+    pub(crate) recorded: RecordedDurations<'a>,
+    pub(crate) table: &'a WorkTable,
+    /// Whether work is selected, by timeline, block and slot.
+    pub(crate) is_selected: F,
+}
+
+impl<F: Fn(usize, usize, usize) -> bool> ReplayDurations for TypicalDurations<'_, F> {
+    fn work_ns(&self, timeline: usize, call: usize) -> u64 {
+        let times = self.recorded.times;
+        let calls = &times.job().timelines[timeline];
+        let mut block = None;
+        let of_segment = |segment: &crate::job_calls::WorkSegment| {
+            let slot = times.slot(segment.label);
+            let block = *block.get_or_insert_with(|| self.table.block_of(calls, call));
+            let (all, typical) = (self.table.ns(timeline, block, slot), self.table.typical_ns(block, slot));
+            if all <= typical || !(self.is_selected)(timeline, block, slot) {
+                return segment.ns;
+            }
+            let scaled = u128::from(segment.ns) * u128::from(typical) / u128::from(all);
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        };
+        calls.work_before(call).iter().map(of_segment).fold(0, u64::saturating_add)
+    }
+
+    fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
+        self.recorded.transfer_ns(timeline, call)
+    }
+}
+
+/// When the steps of a replay ended: sums over the threads, ns.
+#[derive(Clone, Debug)]
+pub(crate) struct StepEnds<'a> {
+    graph: &'a CallGraph<'a>,
+    /// Next boundary of each timeline.
+    next: Vec<usize>,
+    /// Sum over the timelines of the times at the boundaries.
+    sums: Vec<i128>,
+}
+
+impl<'a> StepEnds<'a> {
+    pub(crate) fn new(graph: &'a CallGraph<'a>) -> StepEnds<'a> {
+        let steps = graph.job.steps as usize;
+        let boundaries = if steps == 0 { 0 } else { steps + 1 };
+        StepEnds { graph, next: vec![0; graph.job.timelines.len()], sums: vec![0; boundaries] }
+    }
+
+    /// Returns the mean length of each step, ns.
+    fn lengths(&self) -> Vec<f64> {
+        let timelines = self.next.len().max(1) as f64;
+        self.sums.windows(2).map(|ends| (ends[1] - ends[0]) as f64 / timelines).collect()
+    }
+
+    fn note(&mut self, timeline: usize, calls_left: u32, at: i64) {
+        let boundaries = &self.graph.job.timelines[timeline].first_call_of_step;
+        while boundaries.get(self.next[timeline]).is_some_and(|first| *first <= calls_left) {
+            self.sums[self.next[timeline]] += i128::from(at);
+            self.next[timeline] += 1;
+        }
+    }
+}
+
+impl ReplayObserver for StepEnds<'_> {
+    fn exited(&mut self, _: &ReplayTimes, exit: ReplayedExit) {
+        self.note(exit.timeline as usize, exit.call + 1, exit.exit_ns);
+    }
+}
+
+/// Compares replays with the one of the recorded durations.
+#[derive(Clone, Debug)]
+pub(crate) struct WhatIf<'a> {
+    pub(crate) graph: &'a CallGraph<'a>,
+    pub(crate) times: &'a LabelTimes<'a>,
+    pub(crate) table: &'a WorkTable,
+    /// Length of the replay with the recorded durations, ns.
+    pub(crate) length_ns: i64,
+    /// Length of the recorded run less that of the replay, ns.
+    pub(crate) off_ns: i64,
+    steps: Vec<f64>,
+}
+
+impl<'a> WhatIf<'a> {
+    pub(crate) fn new(
+        graph: &'a CallGraph<'a>,
+        times: &'a LabelTimes<'a>,
+        table: &'a WorkTable,
+        recorded_ns: i64,
+    ) -> WhatIf<'a> {
+        let mut steps = StepEnds::new(graph);
+        let replayed = replay(graph, &RecordedDurations { times }, &mut steps);
+        let length_ns = replayed.length_ns();
+        WhatIf { graph, times, table, length_ns, off_ns: recorded_ns - length_ns, steps: steps.lengths() }
+    }
+
+    /// Returns the gain if the selected work, by timeline, block and slot, takes at most as long as is typical.
+    pub(crate) fn gain(&self, is_selected: impl Fn(usize, usize, usize) -> bool) -> WhatIfGain {
+        let recorded = RecordedDurations { times: self.times };
+        let durations = TypicalDurations { recorded, table: self.table, is_selected };
+        let mut steps = StepEnds::new(self.graph);
+        let ns = self.length_ns - replay(self.graph, &durations, &mut steps).length_ns();
+        let gains: Vec<f64> =
+            self.steps.iter().zip(steps.lengths()).map(|(before, after)| before - after).collect();
+        let spread = STANDARD_ERRORS * standard_error_of_sum(&gains);
+        // A replay that is off by some share of the run is taken to be off by the same share of the gain.
+        let off = self.off_ns.unsigned_abs() as f64 * (ns as f64 / self.length_ns.max(1) as f64).abs();
+        WhatIfGain { ns, error_bound_ns: (spread + off).round() as i64 }
+    }
+
+    /// Returns the gain if all work of some timelines takes at most as long as is typical.
+    pub(crate) fn gain_of_timelines(&self, is_selected: &[bool]) -> WhatIfGain {
+        self.gain(|timeline, _, _| is_selected[timeline])
+    }
+
+    /// Returns the length of the run with a network that takes no time, ns.
+    pub(crate) fn ideal_length_ns(&self) -> i64 {
+        let durations = IdealNetwork(RecordedDurations { times: self.times });
+        replay(self.graph, &durations, &mut crate::replay::Unobserved).length_ns()
+    }
+}
+
+/// Returns the standard error of the sum of values, from the differences of neighbours: a value that changes slowly
+/// from step to step has a small error.
+fn standard_error_of_sum(values: &[f64]) -> f64 {
+    let differences = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2));
+    let pairs = values.len().saturating_sub(1);
+    if pairs == 0 {
+        return 0.0;
+    }
+    let variance = differences.sum::<f64>() / (2 * pairs) as f64;
+    (variance * values.len() as f64).sqrt()
+}
