@@ -23,6 +23,8 @@ mod scenario;
 mod scenario_kind;
 mod scenarios;
 mod simulation;
+mod tally;
+mod trial;
 
 pub use call_recorder::{CallRecorder, CallRecording, DroppedCalls, LabelText, ModelledCalls};
 pub use clock_errors::{ClockErrors, NodeClockError};
@@ -35,3 +37,5 @@ pub use recorder::{
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};
+pub use tally::{AnswerTally, wilson_interval};
+pub use trial::{AnswerVerdict, JudgedAnswer, RecordTreatment, judge};

@@ -236,8 +236,8 @@ impl ScenarioKind {
     pub(super) fn excess_percent(self) -> u64 {
         match self {
             ScenarioKind::Clean(..) => 0,
-            // The second rank has half of it.
-            ScenarioKind::TwoStragglers => 10,
+            // The second rank has half of it; a phase is half of the steps.
+            ScenarioKind::TwoStragglers | ScenarioKind::Phase => 10,
             _ => 5,
         }
     }

@@ -1,3 +1,4 @@
 //! The model of MPI ranks, and what the analysis of waits says about its scenarios.
 
+mod answers;
 mod model;

@@ -34,7 +34,8 @@ pub(super) fn equal_tasks(size: ScenarioSize, has_status: bool) -> (Program, Exp
             return out.push(receive(0, TASK));
         }
         out.extend((1..size.ranks).map(|_| receive_any(has_status)));
-        out.push(WorkPiece::operation("collect", size.work_ns / 10, 0));
+        // So little that it is no cause of its own.
+        out.push(WorkPiece::operation("collect", size.work_ns / 200, 0));
         out.extend((1..size.ranks).map(|worker| send(worker, TASK)));
     });
     let expected = ExpectedAnswer::rank(size.subject, "task");
@@ -65,7 +66,8 @@ pub(super) fn on_demand(size: ScenarioSize) -> (Program, ExpectedAnswer) {
             out.push(to_source(STOP));
         }
     });
-    (program, ExpectedAnswer::nobody())
+    // Nothing marks steps, in which a rank could be slow again and again.
+    (program, ExpectedAnswer { may_be_unknown: true, ..ExpectedAnswer::nobody() })
 }
 
 pub(super) fn slow_master(size: ScenarioSize) -> (Program, ExpectedAnswer) {
