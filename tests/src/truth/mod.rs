@@ -17,6 +17,7 @@ mod conditions;
 mod mailbox;
 mod operation;
 mod program;
+mod random_program;
 mod ranks;
 mod recorder;
 mod scenario;
@@ -31,6 +32,7 @@ pub use clock_errors::{ClockErrors, NodeClockError};
 pub use conditions::{Network, PlantedExcess, RunConditions};
 pub use operation::{Collective, CollectiveKind, Message, Operation, Peer, SendMode, Slot, WorkPiece};
 pub use program::{ModelCommunicator, Program, RankPart, StepPart};
+pub use random_program::{RandomProgramSize, random_program};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
