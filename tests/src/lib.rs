@@ -12,6 +12,7 @@
 //! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one;
 //! * [`measure`] is what benchmarks need besides;
+//! * [`truth`] runs modelled programs of which it is known which rank the others wait for;
 //! * [`truth_real`] runs programs whose slow rank is known, and judges reports on them.
 //!
 //! The promises themselves are in `tests/`, a module each.
@@ -26,5 +27,6 @@ pub mod harness;
 pub mod measure;
 pub mod plain;
 pub mod synthetic;
+pub mod truth;
 pub mod truth_real;
 pub mod views;

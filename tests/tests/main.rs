@@ -62,6 +62,7 @@ mod synthetic_runs;
 mod system_metrics;
 mod torch_backend;
 mod trace_files;
+mod truth;
 mod truth_real;
 mod undrawn;
 mod unused_files;

@@ -1,0 +1,240 @@
+//! Asks the analysis about a scenario, and compares what it says with what is true.
+
+use super::call_recorder::{CallRecording, DroppedCalls, ModelledCalls};
+use super::clock_errors::ClockErrors;
+use super::conditions::PlantedExcess;
+use super::recorder::Unrecorded;
+use super::scenario::{CausePattern, NamedCause, PlantedCost, Scenario};
+use crate::synthetic::RandomSource;
+use rpd_graph::{CallGraph, CallsError, FindingSubject, JobDiagnosis, JobVerdict, StepPattern, WaitAnalysis};
+
+/// What happens to the records of a scenario.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RecordTreatment {
+    /// Nothing.
+    Complete,
+    /// 28: clocks are off, drift and jump.
+    WrongClocks,
+    /// 29: small rings drop calls.
+    DroppedCalls,
+}
+
+impl RecordTreatment {
+    /// All.
+    pub const ALL: [RecordTreatment; 3] =
+        [RecordTreatment::Complete, RecordTreatment::WrongClocks, RecordTreatment::DroppedCalls];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RecordTreatment::Complete => "complete",
+            RecordTreatment::WrongClocks => "28 wrong clocks",
+            RecordTreatment::DroppedCalls => "29 dropped calls",
+        }
+    }
+
+    /// Returns how the calls of a scenario are recorded.
+    pub fn recording(self, scenario: &Scenario) -> CallRecording {
+        let seed = scenario.size.seed;
+        match self {
+            RecordTreatment::Complete => CallRecording {
+                clocks: ClockErrors { error_bound_ns: Some(1_000), ..ClockErrors::default() },
+                ..CallRecording::default()
+            },
+            RecordTreatment::WrongClocks => {
+                let length_ns = scenario.run(PlantedExcess::All, &mut Unrecorded).length_ns;
+                let clocks = ClockErrors::drawn(scenario.program.nodes(), length_ns, seed);
+                CallRecording { clocks, ..CallRecording::default() }
+            }
+            RecordTreatment::DroppedCalls => CallRecording {
+                dropped: drawn_drops(scenario),
+                ..RecordTreatment::Complete.recording(scenario)
+            },
+        }
+    }
+}
+
+/// Calls that a full ring drops at once.
+const BURST_CALLS: (i64, i64) = (4, 24);
+
+/// Draws bursts of dropped calls in a quarter of the ranks.
+fn drawn_drops(scenario: &Scenario) -> Vec<DroppedCalls> {
+    let mut random = RandomSource::new(&[scenario.size.seed, 29]);
+    let calls = i64::from(scenario.program.steps).max(40);
+    let count = scenario.program.ranks.div_ceil(4);
+    let burst = |_| {
+        let rank = random.index(scenario.program.ranks as usize) as u32;
+        let first = random.between(4, calls) as u64;
+        DroppedCalls { rank, calls: first..first + random.between(BURST_CALLS.0, BURST_CALLS.1) as u64 }
+    };
+    (0..count).map(burst).collect()
+}
+
+/// How an answer compares with the right one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnswerVerdict {
+    /// What is to be named is named first.
+    Right,
+    /// Something is to be named, and nothing or only a part of it is.
+    Missed,
+    /// The analysis says that it cannot tell.
+    Unknown,
+    /// A rank is named that is not the cause.
+    WrongName,
+    /// A rank is named where nobody is the cause.
+    FalseAlarm,
+}
+
+impl AnswerVerdict {
+    /// All.
+    pub const ALL: [AnswerVerdict; 5] = [
+        AnswerVerdict::Right,
+        AnswerVerdict::Missed,
+        AnswerVerdict::Unknown,
+        AnswerVerdict::WrongName,
+        AnswerVerdict::FalseAlarm,
+    ];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            AnswerVerdict::Right => "right",
+            AnswerVerdict::Missed => "missed",
+            AnswerVerdict::Unknown => "cannot tell",
+            AnswerVerdict::WrongName => "wrong name",
+            AnswerVerdict::FalseAlarm => "false alarm",
+        }
+    }
+}
+
+/// The answer of the analysis to a scenario, judged.
+#[derive(Clone, Debug)]
+pub struct JudgedAnswer {
+    /// How it compares.
+    pub verdict: AnswerVerdict,
+    /// Whether the range with the excess is the one that is named; `None` if none is named.
+    pub has_range: Option<bool>,
+    /// Whether the pattern over the steps is right; `None` if nothing is named.
+    pub has_pattern: Option<bool>,
+    /// Stated gain and its error bound, ns, where a gain is stated that is known.
+    pub gain: Option<(i64, i64)>,
+    /// What is true.
+    pub cost: PlantedCost,
+    /// What the analysis says.
+    pub diagnosis: JobDiagnosis,
+}
+
+impl JudgedAnswer {
+    /// Returns the error of the gain as a share of the run.
+    pub fn gain_error(&self) -> Option<f64> {
+        let (ns, _) = self.gain?;
+        Some((ns - self.cost.gain_ns).unsigned_abs() as f64 / self.cost.length_ns.max(1) as f64)
+    }
+
+    /// Returns whether the stated interval contains the true gain.
+    pub fn covers_gain(&self) -> Option<bool> {
+        let (ns, bound) = self.gain?;
+        Some((ns - self.cost.gain_ns).abs() <= bound)
+    }
+}
+
+/// Largest difference of a stated limit of a phase, steps.
+const MAX_PHASE_ERROR: u32 = 2;
+/// Largest error of the gain of the start-up as a share of the run.
+const MAX_START_UP_ERROR: f64 = 0.03;
+/// A limit of the gain may be that much above the true one, as a share of the run.
+const MAX_LIMIT_EXCESS: f64 = 0.05;
+
+/// Runs the analysis on a scenario.
+///
+/// # Errors
+/// [`CallsError`], if the calls are refused.
+pub fn judge(scenario: &Scenario, treatment: RecordTreatment) -> Result<JudgedAnswer, CallsError> {
+    let calls = scenario.calls(&treatment.recording(scenario));
+    let graph = CallGraph::new(&calls.job)?;
+    let analysis = WaitAnalysis::new(&graph);
+    let diagnosis = analysis.diagnose(&analysis.delay_costs());
+    Ok(compare(scenario, treatment, &calls, diagnosis))
+}
+
+fn compare(
+    scenario: &Scenario,
+    treatment: RecordTreatment,
+    calls: &ModelledCalls,
+    diagnosis: JobDiagnosis,
+) -> JudgedAnswer {
+    let cost = scenario.cost();
+    let expected = &scenario.expected;
+    let finding = diagnosis.findings.first();
+    let may_be_unknown = expected.may_be_unknown || treatment == RecordTreatment::DroppedCalls;
+    let verdict = match (&expected.cause, finding) {
+        (_, None) if diagnosis.verdict == JobVerdict::CannotTell => match may_be_unknown {
+            true => AnswerVerdict::Right,
+            false => AnswerVerdict::Unknown,
+        },
+        (NamedCause::Nobody, None) => AnswerVerdict::Right,
+        (NamedCause::StartUp, None) => {
+            let stated = diagnosis.gain_of_start_up.ns;
+            let error = (stated - cost.gain_ns).unsigned_abs() as f64 / cost.length_ns.max(1) as f64;
+            if error <= MAX_START_UP_ERROR { AnswerVerdict::Right } else { AnswerVerdict::Missed }
+        }
+        (_, None) => AnswerVerdict::Missed,
+        (NamedCause::Nobody | NamedCause::StartUp, Some(_)) => AnswerVerdict::FalseAlarm,
+        (cause, Some(finding)) => judge_subject(scenario, cause, &finding.subject),
+    };
+    let verdict = match (&expected.cause, finding) {
+        (NamedCause::AtMost(_), Some(finding)) if verdict == AnswerVerdict::Right => {
+            let above = (finding.gain.ns - cost.gain_ns) as f64 / cost.length_ns.max(1) as f64;
+            let holds = finding.is_at_most && above.abs() <= MAX_LIMIT_EXCESS;
+            if holds { verdict } else { AnswerVerdict::Missed }
+        }
+        _ => verdict,
+    };
+    let is_known = verdict == AnswerVerdict::Right;
+    let gain = match expected.cause {
+        NamedCause::StartUp => Some(diagnosis.gain_of_start_up),
+        _ => finding.map(|finding| finding.gain),
+    };
+    let range = |label: Option<u32>| label.and_then(|label| calls.range(label));
+    JudgedAnswer {
+        verdict,
+        has_range: finding.map(|finding| range(finding.label) == expected.range),
+        has_pattern: finding.map(|finding| is_pattern(expected.pattern, finding.pattern)),
+        gain: gain.filter(|_| is_known).map(|gain| (gain.ns, gain.error_bound_ns)),
+        cost,
+        diagnosis,
+    }
+}
+
+fn judge_subject(scenario: &Scenario, cause: &NamedCause, subject: &FindingSubject) -> AnswerVerdict {
+    let planted: Vec<u32> = match cause {
+        NamedCause::Ranks(ranks) => ranks.clone(),
+        NamedCause::AtMost(rank) => vec![*rank],
+        NamedCause::Node(node) => {
+            let of_node = |rank: &u32| scenario.program.node_of(*rank) == *node;
+            (0..scenario.program.ranks).filter(of_node).collect()
+        }
+        NamedCause::Nobody | NamedCause::StartUp => Vec::new(),
+    };
+    let named = subject.timelines();
+    if named.iter().any(|rank| !planted.contains(rank)) {
+        return AnswerVerdict::WrongName;
+    }
+    let is_right = match (cause, subject) {
+        (NamedCause::Node(node), FindingSubject::Node { node: found, .. }) => node == found,
+        (NamedCause::Node(_), FindingSubject::Timelines(_)) => false,
+        _ => named == planted,
+    };
+    if is_right { AnswerVerdict::Right } else { AnswerVerdict::Missed }
+}
+
+fn is_pattern(expected: CausePattern, found: StepPattern) -> bool {
+    match (expected, found) {
+        (CausePattern::Phase { from, to }, StepPattern::Stretch { from: first, to: last }) => {
+            from.abs_diff(first) <= MAX_PHASE_ERROR && (to - 1).abs_diff(last) <= MAX_PHASE_ERROR
+        }
+        (CausePattern::Steady, StepPattern::Steady) => true,
+        (CausePattern::Rotating | CausePattern::None, _) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,71 @@
+use rpd_graph::CallGraph;
+use rpd_tests::truth::{
+    AnswerTally, AnswerVerdict, JudgedAnswer, RecordTreatment, Scenario, ScenarioKind, judge,
+};
+
+/// The seed of the tests; `ci/bench truth` has many.
+const SEED: u64 = 4;
+/// Largest error of a stated gain as a share of the run.
+const MAX_GAIN_ERROR: f64 = 0.03;
+
+/// Scenarios in which most waiting is due to their structure. The analysis says that it cannot tell, since the named
+/// rank causes only a small part of all waiting.
+const MAY_BE_UNKNOWN: [ScenarioKind; 3] =
+    [ScenarioKind::Pipeline, ScenarioKind::Master, ScenarioKind::SlowMaster];
+
+fn answers(treatment: RecordTreatment) -> Vec<(ScenarioKind, JudgedAnswer)> {
+    let kinds = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean());
+    let judged = |kind: ScenarioKind| {
+        let answer = judge(&Scenario::drawn(kind, SEED), treatment);
+        (kind, answer.unwrap_or_else(|error| panic!("{}: {error}", kind.name())))
+    };
+    kinds.map(judged).collect()
+}
+
+fn check(treatment: RecordTreatment) -> AnswerTally {
+    let mut tally = AnswerTally::default();
+    for (kind, answer) in answers(treatment) {
+        let name = kind.name();
+        let is_unknown = answer.verdict == AnswerVerdict::Unknown && MAY_BE_UNKNOWN.contains(&kind);
+        assert!(answer.verdict == AnswerVerdict::Right || is_unknown, "{name}: {answer:#?}");
+        assert_ne!(answer.has_range, Some(false), "{name}: another range is named: {answer:#?}");
+        let error = answer.gain_error().unwrap_or(0.0);
+        assert!(error < MAX_GAIN_ERROR, "{name}: the gain is off by {error:.3} of the run: {answer:#?}");
+        tally.add(&answer);
+    }
+    tally
+}
+
+#[test]
+fn the_planted_cause_is_named() {
+    let tally = check(RecordTreatment::Complete);
+    assert!(tally.gain_error_at(0.5).unwrap() < 0.01, "{tally:?}");
+}
+
+#[test]
+fn the_planted_cause_is_named_with_wrong_clocks() {
+    check(RecordTreatment::WrongClocks);
+}
+
+#[test]
+fn no_other_rank_is_named_where_calls_were_dropped() {
+    for (kind, answer) in answers(RecordTreatment::DroppedCalls) {
+        let is_wrong = matches!(answer.verdict, AnswerVerdict::WrongName | AnswerVerdict::FalseAlarm);
+        assert!(!is_wrong, "{}: {answer:#?}", kind.name());
+    }
+}
+
+#[test]
+fn dropped_calls_are_missing_and_all_others_are_there() {
+    for kind in ScenarioKind::PLANTED {
+        let scenario = Scenario::drawn(kind, SEED);
+        let complete = scenario.calls(&RecordTreatment::Complete.recording(&scenario));
+        let damaged = scenario.calls(&RecordTreatment::DroppedCalls.recording(&scenario));
+        let count = |calls: &rpd_tests::truth::ModelledCalls| -> usize {
+            calls.job.timelines.iter().map(|timeline| timeline.calls.len()).sum()
+        };
+        assert!(damaged.dropped > 0, "{}", kind.name());
+        assert_eq!(count(&complete), count(&damaged) + damaged.dropped as usize, "{}", kind.name());
+        assert!(CallGraph::new(&damaged.job).is_ok(), "{}", kind.name());
+    }
+}
