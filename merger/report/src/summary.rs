@@ -6,6 +6,7 @@ use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
 use crate::statistics::{Distribution, DurationSummary};
 use rayon::prelude::*;
 use rpd_console::Failure;
+use rpd_console::wording::counted;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -58,8 +59,9 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
     let mut notes = Vec::new();
     let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
     if inexact > 0 {
+        let names = counted(inexact as u64, "name");
         notes.push(format!(
-            "percentiles of {inexact} names with more than 1,000,000 calls are rounded to three significant digits"
+            "percentiles of {names} with more than 1,000,000 calls are rounded to three significant digits"
         ));
     }
     let is_empty = lines.is_empty();
@@ -141,12 +143,14 @@ pub(crate) fn joined_span(one: Option<(i64, i64)>, other: Option<(i64, i64)>) ->
 
 /// A name within its group.
 type GroupName = (u32, String, Option<String>);
+/// Durations of each name.
+type NamedTimes = BTreeMap<GroupName, Distribution>;
 
 /// Returns the durations of each name, and the span of all rows.
 fn named_durations(
     run: &ReportRun,
     groups: &ProcessGroups,
-) -> Result<(BTreeMap<GroupName, Distribution>, Option<(i64, i64)>), Failure> {
+) -> Result<(NamedTimes, Option<(i64, i64)>), Failure> {
     let rows = TimedRows::new(run);
     let of_unit = |unit| {
         rows.fold_unit(
@@ -162,7 +166,7 @@ fn named_durations(
         .into_par_iter()
         .map(of_unit)
         .try_reduce(NamedDurations::default, |one, other| Ok(one.join(other)))?;
-    let mut named: BTreeMap<GroupName, Distribution> = BTreeMap::new();
+    let mut named = NamedTimes::new();
     for (key, durations) in found.durations {
         let domain = rows.names.category(key.category);
         let domain = domain.map_or_else(|| key.table.domain().to_owned(), |domain| domain.into_owned());
@@ -184,7 +188,7 @@ struct SummaryLine {
 }
 
 /// Returns the lines by group, those with the most time first.
-fn sorted_lines(named: BTreeMap<GroupName, Distribution>) -> Vec<SummaryLine> {
+fn sorted_lines(named: NamedTimes) -> Vec<SummaryLine> {
     let named: Vec<_> = named.into_iter().collect();
     let summarised: Vec<_> =
         named.into_par_iter().filter_map(|(name, durations)| Some((name, durations.summary()?))).collect();

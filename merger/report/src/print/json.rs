@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 /// Version of the object. Within a version, keys are only added.
 const SCHEMA: &str = "rpd.report/1";
 /// Maximum number of characters in a text.
-pub(super) const MAX_CHARS: usize = 4096;
+pub(super) const MAX_CHARS: usize = 1 << 14;
 
 /// Returns the object, with a line break at its end.
 pub(super) fn json_object(report: &Report) -> Result<String, Failure> {

@@ -45,7 +45,7 @@ impl Unavailable {
 pub(crate) struct ReportTable {
     /// Key in JSON.
     pub(crate) key: &'static str,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<TableColumn>,
     /// Rows, each with a cell for every column.
     pub(crate) rows: Vec<Vec<Cell>>,
     /// Number of rows beyond `--top`.
@@ -54,7 +54,7 @@ pub(crate) struct ReportTable {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     /// Key in JSON and CSV, with the unit: `total_ns`.
     pub(crate) key: &'static str,
     /// Heading in text.
@@ -64,7 +64,7 @@ pub(crate) struct Column {
 impl ReportTable {
     /// Creates a table without rows. Each column has a key and a title.
     pub(crate) fn new(key: &'static str, columns: &[(&'static str, &'static str)]) -> ReportTable {
-        let columns = columns.iter().map(|&(key, title)| Column { key, title }).collect();
+        let columns = columns.iter().map(|&(key, title)| TableColumn { key, title }).collect();
         ReportTable { key, columns, rows: Vec::new(), omitted: 0 }
     }
 
@@ -72,7 +72,7 @@ impl ReportTable {
     pub(crate) fn unknown_values(&self, reasons: &[(&str, &str)]) -> Vec<Unavailable> {
         let is_unknown = |place: usize| self.rows.iter().any(|row| row.get(place) == Some(&Cell::Unknown));
         let columns = self.columns.iter().enumerate().filter(|(place, _)| is_unknown(*place));
-        let entry = |(_, column): (usize, &Column)| {
+        let entry = |(_, column): (usize, &TableColumn)| {
             let reason = reasons.iter().find(|(key, _)| *key == column.key).map(|(_, reason)| *reason);
             Unavailable::new(
                 format!("{}.{}", self.key, column.key),

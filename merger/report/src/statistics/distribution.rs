@@ -8,7 +8,7 @@ const MAX_EXACT: usize = 1_000_000;
 const DIGITS: u8 = 3;
 
 /// Durations of one name, ns. The result does not depend on the order in which they are added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Distribution {
     values: Vec<i64>,
     /// The values that were added to it, if there are more than [`MAX_EXACT`].
@@ -53,12 +53,6 @@ pub(crate) struct DurationSummary {
 
 /// The percentiles.
 const PERCENT: [u64; 3] = [50, 95, 99];
-
-impl Default for Distribution {
-    fn default() -> Distribution {
-        Distribution { values: Vec::new(), beyond: None }
-    }
-}
 
 impl Distribution {
     /// Adds a duration.
