@@ -34,7 +34,7 @@ fn attempt(cli: &CommandLine) -> Result<(), Failure> {
         let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
         return Err(Failure::usage(why));
     }
-    let _interrupts = InterruptWatch::begin(true);
+    let _interrupts = InterruptWatch::begin_for("report", true);
     // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let run = ReportRun::open(cli)?;
@@ -52,9 +52,9 @@ fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
         Some(Subject::Summary { by_rank: true, .. }) => report_summary(run, SummaryRows::ByRank, max_rows),
         Some(Subject::Summary { by_node: true, .. }) => report_summary(run, SummaryRows::ByNode, max_rows),
         Some(Subject::Summary { .. }) => report_summary(run, SummaryRows::WholeRun, max_rows),
-        Some(Subject::Ranks { .. }) => report_ranks(run, max_rows),
-        Some(Subject::Collectives { .. }) => report_collectives(run, max_rows),
-        Some(Subject::Clocks { .. }) => Ok(report_clocks(run, max_rows)),
-        Some(Subject::Integrity { .. }) => Ok(report_integrity(run, max_rows)),
+        Some(Subject::Ranks(_)) => report_ranks(run, max_rows),
+        Some(Subject::Collectives(_)) => report_collectives(run, max_rows),
+        Some(Subject::Clocks(_)) => Ok(report_clocks(run, max_rows)),
+        Some(Subject::Integrity(_)) => Ok(report_integrity(run, max_rows)),
     }
 }

@@ -32,7 +32,8 @@ impl ReportRun {
         let merged =
             MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()))?;
         if let Some(summary) = merged.summary().filter(|_| !common.quiet) {
-            eprint!("{summary}");
+            // The report itself has what the other lines describe.
+            summary.lines().take(1).for_each(|line| eprintln!("{line}"));
         }
         let ranks = common.ranks.as_ref().and_then(|set| set.selection());
         let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());

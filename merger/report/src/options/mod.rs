@@ -62,46 +62,39 @@ pub(crate) enum Subject {
         /// A row for each node
         #[arg(long)]
         by_node: bool,
-        /// As above
-        #[arg(value_name = "INPUT")]
-        inputs: Vec<PathBuf>,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
     },
     /// Times of each rank: in MPI, in RCCL, with busy GPUs, in copies
     ///
     /// Overlapping calls, kernels or copies of a rank count once.
-    Ranks {
-        /// As above
-        #[arg(value_name = "INPUT")]
-        inputs: Vec<PathBuf>,
-    },
+    Ranks(SubjectInputs),
     /// Collectives of MPI and RCCL by communicator, function and size: durations, and the skew of their ranks
-    Collectives {
-        /// As above
-        #[arg(value_name = "INPUT")]
-        inputs: Vec<PathBuf>,
-    },
+    Collectives(SubjectInputs),
     /// How the clocks of the nodes were aligned, and the error bounds of times
-    Clocks {
-        /// As above
-        #[arg(value_name = "INPUT")]
-        inputs: Vec<PathBuf>,
-    },
+    Clocks(SubjectInputs),
     /// What is missing in the run: ranks, files, rows, matches
-    Integrity {
-        /// As above
-        #[arg(value_name = "INPUT")]
-        inputs: Vec<PathBuf>,
-    },
+    Integrity(SubjectInputs),
+}
+
+/// Inputs after a subcommand.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SubjectInputs {
+    /// Run folders, merged databases, or files that rpd-merge reads
+    /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
 }
 
 impl Subject {
     fn inputs(&self) -> &[PathBuf] {
         match self {
             Subject::Summary { inputs, .. }
-            | Subject::Ranks { inputs }
-            | Subject::Collectives { inputs }
-            | Subject::Clocks { inputs }
-            | Subject::Integrity { inputs } => inputs,
+            | Subject::Ranks(inputs)
+            | Subject::Collectives(inputs)
+            | Subject::Clocks(inputs)
+            | Subject::Integrity(inputs) => &inputs.inputs,
         }
     }
 }
