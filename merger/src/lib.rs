@@ -17,6 +17,7 @@ mod partial_output;
 mod run;
 mod strings;
 mod summary;
+mod temporary_merge;
 mod trace_inputs;
 
 pub use merge::{JobObservations, job_observations, merge};
@@ -24,3 +25,4 @@ pub use options::{CommandLine, MergeArgs, ProgramCall};
 pub use output::verify::verify_published;
 pub use run::{RunOutcome, run};
 pub use summary::MergeReport;
+pub use temporary_merge::MergedInputs;

@@ -1,19 +1,15 @@
 //! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
-use crate::input::listing::{ListedFile, find_all};
-use crate::merge::{MergeJob, merge_job};
+use crate::input::listing::find_all;
 use crate::options::MergeArgs;
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
-use crate::partial_output::PartialOutput;
 use crate::summary::{MergeReport, NotUsed};
-use rpd_clocks::AlignChoice;
-use rpd_comm::{Comm, agree_on_result, broadcast_result};
+use crate::temporary_merge::{TemporaryMerge, merged_database};
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
-use rpd_foreign::Format;
 use rpd_output_file::require_utf8;
-use rpd_run::RunDatabase;
 use rpd_trace::{TraceFiles, TraceOutcome, TraceRequest, draw_trace};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -66,21 +62,17 @@ pub(crate) fn trace(
         }
         Ok(database)
     })?;
-    let (report, partial, database) = match direct {
-        Some(database) => (None, None, database),
+    let (merged, database) = match direct {
+        Some(database) => (None, database),
         None => {
-            let output = place.work_folder().join("merged.db");
-            let mut job =
-                broadcast_result(comm, || MergeJob::of((files, unused.clone()), output.clone(), args))?;
-            let mut partial = agree_on_result(comm, PartialOutput::begin(&output, comm.rank() == 0, false))?;
-            partial.share();
-            let report = merge_job(comm, args, &mut job, Some(&partial), &mut progress)?;
-            let database = partial.path().to_owned();
-            (Some(report), Some(partial), database)
+            let files = (files, unused.clone());
+            let merged = TemporaryMerge::of(comm, args, files, place.work_folder(), &mut progress)?;
+            let database = merged.path().to_owned();
+            (Some(merged), database)
         }
     };
     let drawn = draw_trace(comm, order, args.memory.drawing(), &database, &place, &mut progress)?;
-    drop(partial);
+    let report = merged.map(TemporaryMerge::into_report);
     broadcast_result(comm, || place.publish(drawn.files, args.share))?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
@@ -95,22 +87,6 @@ pub(crate) fn trace(
             TraceReport::Direct { database, trace: Box::new(drawn), unused, seconds, phases }
         }
     })
-}
-
-/// Returns the only input, if it is a merged database and no option requires a merge.
-fn merged_database(args: &MergeArgs, files: &[ListedFile]) -> Option<PathBuf> {
-    let merges = args.strict
-        || args.repair_causality
-        || args.align != AlignChoice::default()
-        || args.clock_file.is_some()
-        || args.clock_plot.is_some()
-        || args.environment.is_some();
-    match files {
-        [ListedFile { path, format: Ok(Format::RocPd), .. }] if !merges && RunDatabase::is_merged(path) => {
-            Some(path.clone())
-        }
-        _ => None,
-    }
 }
 
 impl TraceReport {

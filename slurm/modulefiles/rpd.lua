@@ -2,7 +2,8 @@
 help([[rpd: collects what the ranks of a job do, and merges it.
   srun -n 16 rpd-collect -- python3 train.py
   rpd-merge
-man rpd-collect, man rpd-merge]])
+  rpd-report
+man rpd-collect, man rpd-merge, man rpd-report]])
 whatis("Name: rpd")
 whatis("Description: distributed collection and merge of GPU and HPC profiles")
 -- The prefix that ci/install was given.

@@ -4,6 +4,7 @@ proc ModulesHelp { } {
     puts stderr "rpd: collects what the ranks of a job do, and merges it."
     puts stderr "  srun -n 16 rpd-collect -- python3 train.py"
     puts stderr "  rpd-merge"
+    puts stderr "  rpd-report"
 }
 module-whatis "distributed collection and merge of GPU and HPC profiles"
 # The prefix that ci/install was given.

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn write(prefix: &Path) -> io::Result<()> {
-    let programs = [CollectOptions::parser(), CommandLine::command()];
+    let programs = [CollectOptions::parser(), CommandLine::command(), rpd_report::CommandLine::command()];
     let manuals = prefix.join("share/man/man1");
     fs::create_dir_all(&manuals)?;
     // The doctor has a parser of its own.

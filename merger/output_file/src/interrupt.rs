@@ -88,12 +88,17 @@ impl InterruptWatch {
     /// Starts the watch. Only the merge rank with `prints` prints the reason. Signals that the process was
     /// started to ignore, such as SIGHUP under `nohup`, remain ignored.
     pub fn begin(prints: bool) -> InterruptWatch {
+        InterruptWatch::begin_for("merge", prints)
+    }
+
+    /// The same for other `work`, a verb that is also its noun: `report`.
+    pub fn begin_for(work: &'static str, prints: bool) -> InterruptWatch {
         let active = Arc::new(AtomicBool::new(true));
         let ignored = ignored_signals();
         let wanted = ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
         if let Ok(signals) = Signals::new(wanted) {
             let active = active.clone();
-            let watch = move || watch(signals, &active, prints);
+            let watch = move || watch(signals, &active, prints.then_some(work));
             // Without the thread, signals would have no effect. A process that cannot start a thread ends soon
             // anyway.
             let _ = std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(watch);
@@ -108,17 +113,17 @@ impl Drop for InterruptWatch {
     }
 }
 
-fn watch(mut signals: Signals, active: &AtomicBool, prints: bool) {
+fn watch(mut signals: Signals, active: &AtomicBool, printed: Option<&str>) {
     for signal in signals.forever() {
         if !active.load(Ordering::Acquire) {
             let _ = low_level::emulate_default_handler(signal);
             continue;
         }
-        if prints {
+        if let Some(work) = printed {
             let name = low_level::signal_name(signal).unwrap_or("a signal");
             // A progress bar may have left text on the current line.
             let line_end = if std::io::stderr().is_terminal() { "\n" } else { "" };
-            eprintln!("{line_end}error: the merge was ended by {name}: nothing of it is kept; merge again");
+            eprintln!("{line_end}error: the {work} was ended by {name}: nothing of it is kept; {work} again");
         }
         remove_unfinished();
         low_level::exit(128 + signal);

@@ -51,6 +51,11 @@ impl RowUnit {
         self.ids.get(&table).unwrap_or(&NONE)
     }
 
+    /// Returns whether it may have rows of a table.
+    pub fn has_rows(&self, table: TableId) -> bool {
+        !self.ids(table).is_empty()
+    }
+
     /// Returns the maximum number of rows in all tables.
     pub fn weight(&self) -> u64 {
         self.ids.values().map(IdRanges::count).fold(0, u64::saturating_add)

@@ -8,8 +8,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 4] =
-    [&["rpd-collect"], &["rpd-collect", "doctor"], &["rpd-merge"], &["rpd-merge", "inspect"]];
+const PROGRAMS: [&[&str]; 6] = [
+    &["rpd-collect"],
+    &["rpd-collect", "doctor"],
+    &["rpd-merge"],
+    &["rpd-merge", "inspect"],
+    &["rpd-report"],
+    &["rpd-report", "summary"],
+];
 
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
@@ -81,7 +87,7 @@ fn every_option_is_in_the_man_page_of_its_program() {
 fn shells_complete_the_options() {
     let installed = Installed::new();
     let file = |folder: &str, name: &str| installed.prefix().join("share").join(folder).join(name);
-    for program in ["rpd-collect", "rpd-merge"] {
+    for program in ["rpd-collect", "rpd-merge", "rpd-report"] {
         let zsh = fs::read_to_string(file("zsh/site-functions", &format!("_{program}"))).unwrap();
         let fish = file("fish/vendor_completions.d", &format!("{program}.fish"));
         let fish = fs::read_to_string(fish).unwrap();

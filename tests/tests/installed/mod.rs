@@ -23,7 +23,7 @@ if hasattr(roctx, 'roctxRangePushA'):
 
 /// Where the programs were built.
 fn built() -> PathBuf {
-    for name in ["rpd-merge", "rpd-collect", "rpd-manuals"] {
+    for name in ["rpd-merge", "rpd-report", "rpd-collect", "rpd-manuals"] {
         binary(name);
     }
     binary("rpd-collect").parent().unwrap().to_owned()
@@ -183,7 +183,7 @@ fn a_tarball_has_one_folder_that_works_where_it_is_unpacked() {
     let folder = tempfile::tempdir().unwrap();
     // What debuggers want takes long to be packed.
     let small = tempfile::tempdir().unwrap();
-    for name in ["rpd-collect", "rpd-merge", "rpd-manuals", "librpd_intercept.so"] {
+    for name in ["rpd-collect", "rpd-merge", "rpd-report", "rpd-manuals", "librpd_intercept.so"] {
         let strip = Job::new("strip").arg("-o").arg(small.path().join(name)).arg(built().join(name));
         let _ = strip.run().success();
     }
@@ -234,7 +234,7 @@ fn without_mpi_nothing_of_it_is_installed() {
     let folder = tempfile::tempdir().unwrap();
     let some = folder.path().join("built");
     fs::create_dir(&some).unwrap();
-    for name in ["rpd-collect", "rpd-merge", "rpd-manuals", "librpd_intercept.so"] {
+    for name in ["rpd-collect", "rpd-merge", "rpd-report", "rpd-manuals", "librpd_intercept.so"] {
         std::os::unix::fs::symlink(built().join(name), some.join(name)).unwrap();
     }
     // Relative to where the caller is, both.
@@ -258,7 +258,7 @@ fn installed_programs_have_no_debug_info_but_beside_them_on_request() {
     for (option, is_there) in [(None, false), (Some("--debug-info"), true)] {
         let prefix = folder.path().join(option.unwrap_or("plain"));
         let _ = install().args(option).arg(&prefix).run().success();
-        for name in ["bin/rpd-collect", "bin/rpd-merge", "lib/librpd_intercept.so"] {
+        for name in ["bin/rpd-collect", "bin/rpd-merge", "bin/rpd-report", "lib/librpd_intercept.so"] {
             let path = prefix.join(name);
             assert!(!has_debug_info(&path), "{name}");
             let beside = path.parent().unwrap().join(".debug");
@@ -298,7 +298,7 @@ fn notices_of_the_linked_packages_are_installed() {
 fn a_program_that_was_not_built_is_named_with_the_command_that_builds_it() {
     let folder = tempfile::tempdir().unwrap();
     // As ci/quickstart leaves it.
-    for name in ["rpd-collect", "rpd-merge", "librpd_intercept.so"] {
+    for name in ["rpd-collect", "rpd-merge", "rpd-report", "librpd_intercept.so"] {
         std::os::unix::fs::symlink(built().join(name), folder.path().join(name)).unwrap();
     }
     let job = Job::new(repository().join("ci/install")).arg("--built").arg(folder.path());

@@ -106,18 +106,20 @@ fn the_recipe_for_spack_asks_for_what_a_build_takes() {
     let [with, without] = [0, 1].map(|i| &told["environments"][i]);
     assert_eq!((&with["MPICC"], &with["LIBCLANG_PATH"]), (&json!("MPICC"), &json!("LLVM/lib")));
     assert_eq!((&without["MPICC"], &without["CARGO_HOME"]), (&Json::Null, &json!("STAGE/cargo")));
-    let programs =
-        ["rpd-collect", "rpd-merge"].map(|name| json!([format!("PREFIX/bin/{name}"), "--version"]));
-    let [collect, merge] = programs;
+    let programs = ["rpd-collect", "rpd-merge", "rpd-report"]
+        .map(|name| json!([format!("PREFIX/bin/{name}"), "--version"]));
+    let [collect, merge, report] = programs;
     assert_eq!(
         told["ran"],
         json!([
             ["SOURCE/ci/install", "PREFIX"],
             collect,
             merge,
+            report,
             ["SOURCE/ci/install", "--no-mpi", "PREFIX"],
             collect,
-            merge
+            merge,
+            report
         ])
     );
     // What it looks for is installed.

@@ -34,6 +34,7 @@ class Rpd(Package):
     sanity_check_is_file = [
         join_path("bin", "rpd-collect"),
         join_path("bin", "rpd-merge"),
+        join_path("bin", "rpd-report"),
         join_path("lib", "librpd_intercept.so"),
         join_path("share", "man", "man1", "rpd-merge.1"),
     ]
@@ -54,6 +55,6 @@ class Rpd(Package):
     @run_after("install")
     @on_package_attributes(run_tests=True)
     def programs_start(self):
-        """Both programs start and say their version."""
-        for name in ("rpd-collect", "rpd-merge"):
+        """The programs start and say their version."""
+        for name in ("rpd-collect", "rpd-merge", "rpd-report"):
             Executable(join_path(self.prefix.bin, name))("--version")

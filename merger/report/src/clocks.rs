@@ -1,0 +1,130 @@
+//! Alignment of the clocks: `rpd-report clocks`. The merge stored its results in the database.
+
+use crate::input::ReportRun;
+use crate::report::{Cell, Report, ReportTable, Unavailable};
+use serde_json::Value as Json;
+
+const COLUMNS: [(&str, &str); 14] = [
+    ("hosts", "hosts"),
+    ("ranks", "ranks"),
+    ("boot_id", ""),
+    ("time_namespace", ""),
+    ("method", "method"),
+    ("probes", "probes"),
+    ("collectives", "collectives"),
+    ("offset_ns", "offset"),
+    ("drift_ppm", "drift ppm"),
+    ("drift_error_bound_ppm", "+-"),
+    ("error_bound_ns", "error bound"),
+    ("certain_bound_ns", "certain bound"),
+    ("steps", "steps"),
+    ("contradictions", "contradictions"),
+];
+
+/// Why values of a column are not known.
+const REASONS: [(&str, &str); 3] = [
+    ("drift_error_bound_ppm", "the drift of these clocks was not measured between nodes"),
+    ("error_bound_ns", "the merge did not compare these clocks with others"),
+    ("certain_bound_ns", "no observation bounds these clocks at all times"),
+];
+
+/// Makes the report.
+pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
+    let domains = clock_domains(run);
+    let mut table = ReportTable::new("clocks", &COLUMNS);
+    let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no rows")];
+    if domains.is_empty() {
+        unavailable.push(Unavailable::new("clocks", "the database does not describe its clocks"));
+    }
+    for domain in &domains {
+        let (count, ns) = (
+            |key: &str| number(domain, key),
+            |key: &str| Cell::known(domain[key].as_i64(), Cell::Nanoseconds),
+        );
+        let row = vec![
+            Cell::Texts(texts(&domain["hosts"])),
+            Cell::Ranks(ranks(&domain["ranks"])),
+            text(domain, "boot_id"),
+            count("time_namespace"),
+            text(domain, "method"),
+            count("probes"),
+            count("collectives"),
+            ns("offset_ns"),
+            Cell::known(domain["drift_ppm"].as_f64(), Cell::Ppm),
+            Cell::known(domain["drift_bar_ppm"].as_f64(), Cell::Ppm),
+            Cell::known(error_bound(domain), Cell::Nanoseconds),
+            ns("hard_ns"),
+            count("steps"),
+            count("contradictions"),
+        ];
+        table.push_up_to(max_rows, row);
+    }
+    unavailable.extend(table.unknown_values(&REASONS));
+    let clock = format!("times are those of {}", run.database.clock());
+    Report { subject: "clocks", run: run.head(), tables: vec![table], notes: vec![clock], unavailable }
+}
+
+fn clock_domains(run: &ReportRun) -> Vec<Json> {
+    serde_json::from_str(run.database.tables.tag("rpd.clock.domains")).unwrap_or_default()
+}
+
+fn error_bound(domain: &Json) -> Option<i64> {
+    domain["bar_ns"].as_i64()
+}
+
+fn number(of: &Json, key: &str) -> Cell {
+    Cell::known(of[key].as_u64(), Cell::Count)
+}
+
+fn text(of: &Json, key: &str) -> Cell {
+    Cell::known(of[key].as_str(), |text| Cell::Text(text.to_owned()))
+}
+
+fn texts(list: &Json) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
+fn ranks(list: &Json) -> Vec<u32> {
+    let numbers = list.as_array().into_iter().flatten().filter_map(Json::as_u64);
+    numbers.filter_map(|rank| u32::try_from(rank).ok()).collect()
+}
+
+/// Error bounds of the times of ranks and nodes.
+#[derive(Debug)]
+pub(crate) struct ClockBounds {
+    domains: Vec<ClockBound>,
+}
+
+#[derive(Debug)]
+struct ClockBound {
+    ranks: Vec<u32>,
+    hosts: Vec<String>,
+    error_bound: Option<i64>,
+}
+
+impl ClockBounds {
+    pub(crate) fn of(run: &ReportRun) -> ClockBounds {
+        let bound = |domain: &Json| ClockBound {
+            ranks: ranks(&domain["ranks"]),
+            hosts: texts(&domain["hosts"]),
+            error_bound: error_bound(domain),
+        };
+        ClockBounds { domains: clock_domains(run).iter().map(bound).collect() }
+    }
+
+    /// Returns the largest error bound, ns.
+    pub(crate) fn largest(&self) -> Option<i64> {
+        self.domains.iter().filter_map(|domain| domain.error_bound).max()
+    }
+
+    /// Returns the error bound of a rank's clock, ns. Without a rank, the clock is that of the host if it has only one.
+    pub(crate) fn error_bound(&self, rank: Option<u32>, host: &str) -> Option<i64> {
+        let of_rank = rank.and_then(|rank| self.domains.iter().find(|domain| domain.ranks.contains(&rank)));
+        let mut of_host = self.domains.iter().filter(|domain| domain.hosts.iter().any(|name| name == host));
+        let only = match (of_host.next(), of_host.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        };
+        of_rank.or(only)?.error_bound
+    }
+}

@@ -1,0 +1,88 @@
+//! Finds and opens the run of a report.
+
+mod selection;
+mod temporary_folder;
+
+pub(crate) use selection::{ProcessGroups, Selection};
+
+use crate::options::{CommandLine, CommonArgs};
+use crate::report::RunHead;
+use rpd_console::{Failure, WallClock};
+use rpd_merge::{MergeArgs, MergedInputs};
+use rpd_run::{ProcessIdentity, RunDatabase};
+use std::collections::BTreeSet;
+use temporary_folder::TemporaryFolder;
+
+/// The run, and the part of it that is reported.
+#[derive(Debug)]
+pub(crate) struct ReportRun {
+    pub(crate) database: RunDatabase,
+    pub(crate) selection: Selection,
+    /// The database is removed with these, if it is a temporary one.
+    _merged: MergedInputs,
+    _folder: Option<TemporaryFolder>,
+}
+
+impl ReportRun {
+    /// Opens the run that the command line names.
+    pub(crate) fn open(cli: &CommandLine) -> Result<ReportRun, Failure> {
+        let common = &cli.common;
+        let args = MergeArgs { inputs: cli.inputs(), quiet: common.quiet, ..MergeArgs::default() };
+        let mut folder = None;
+        let merged =
+            MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()))?;
+        if let Some(summary) = merged.summary().filter(|_| !common.quiet) {
+            // The report itself has what the other lines describe.
+            summary.lines().take(1).for_each(|line| eprintln!("{line}"));
+        }
+        let ranks = common.ranks.as_ref().and_then(|set| set.selection());
+        let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
+        let database = RunDatabase::open(merged.path(), ranges.as_deref())?;
+        let selection = select(&database, common)?;
+        Ok(ReportRun { database, selection, _merged: merged, _folder: folder })
+    }
+
+    /// Returns the identity of the process at a place.
+    pub(crate) fn process(&self, place: u32) -> Option<&ProcessIdentity> {
+        self.database.processes.get(place as usize).map(|process| &process.info)
+    }
+
+    /// Returns what is reported about the run itself, without its span.
+    pub(crate) fn head(&self) -> RunHead {
+        let processes = &self.database.processes;
+        let selected =
+            || processes.iter().enumerate().filter(|(place, _)| self.selection.contains(*place as u32));
+        let ranks: BTreeSet<u32> = selected().filter_map(|(_, process)| process.info.rank).collect();
+        let nodes: BTreeSet<&str> = selected().map(|(_, process)| process.info.host.as_str()).collect();
+        RunHead {
+            id: self.database.run_id().to_owned(),
+            ranks: ranks.len() as u64,
+            nodes: nodes.len() as u64,
+            processes: selected().count() as u64,
+            span: None,
+        }
+    }
+}
+
+fn select(run: &RunDatabase, common: &CommonArgs) -> Result<Selection, Failure> {
+    let window = match common.window {
+        None => (None, None),
+        Some(window) => {
+            let (start, _) = run.extent(0, 1)?.unwrap_or_default();
+            let wall_clock =
+                run.realtime_minus_job_ns(start).map(|anchor| WallClock(start.saturating_add(anchor)));
+            window.of_job(start, wall_clock).map_err(|error| Failure::usage(error.to_string()))?
+        }
+    };
+    let selection = Selection::new(&run.processes, common.nodes.as_deref(), window, common.step.as_deref());
+    if selection.is_empty() {
+        let hosts: BTreeSet<&str> = run.processes.iter().map(|process| process.info.host.as_str()).collect();
+        let hosts: Vec<&str> = hosts.into_iter().take(16).collect();
+        let why = format!(
+            "no process of the run is selected: check --ranks and --nodes; it has {}",
+            hosts.join(", ")
+        );
+        return Err(Failure::usage(why));
+    }
+    Ok(selection)
+}

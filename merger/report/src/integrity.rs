@@ -1,0 +1,195 @@
+//! What is missing in a run: `rpd-report integrity`. The merge stored most of it in the database.
+
+use crate::input::ReportRun;
+use crate::report::{Cell, Report, ReportTable, Unavailable};
+use rpd_console::wording::{counted, rank_ranges};
+use rpd_shard::model::{TableId, rocpd};
+use serde_json::Value as Json;
+
+const COLUMNS: [(&str, &str); 5] = [
+    ("finding", "finding"),
+    ("count", "count"),
+    ("table", "table"),
+    ("ranks", "ranks"),
+    ("reason", "reason"),
+];
+
+/// Lists of ranks in the metadata: tag, finding, reason, and whether the run is incomplete by it.
+const RANK_LISTS: [(&str, &str, &str, bool); 3] = [
+    ("rpd.missing_ranks", "missing ranks", "no input contains them", true),
+    ("rpd.unfinished_ranks", "unfinished ranks", "their collectors did not finish", true),
+    (
+        "rpd.left_out_ranks",
+        "ranks left out",
+        "--ranks excluded them when the run was recorded or merged",
+        false,
+    ),
+];
+/// Numbers in `rpd.collectives`: key, finding.
+const COLLECTIVE_COUNTS: [(&str, &str); 4] = [
+    ("incomplete", "collectives not recorded of all ranks"),
+    ("mismatched", "collectives that differ between ranks"),
+    ("contradicted", "collectives left before others entered"),
+    ("different", "unnumbered calls that differ between processes"),
+];
+/// What a run may lack without being incomplete: tables and categories, and the option that records them.
+const RECORDED: [(Recorded, &str, &str); 5] = [
+    (Recorded::Category("MPI_API"), "MPI calls", "rpd-collect records them of programs that use MPI"),
+    (Recorded::Category("RCCL_API"), "RCCL calls", "rpd-collect records them of programs that use RCCL"),
+    (
+        Recorded::Category("MARKER_CORE_RANGE_API"),
+        "ranges",
+        "the program marks no ranges, or they were not recorded",
+    ),
+    (Recorded::Table(rocpd::KERNEL_DISPATCH), "kernels", "record them with rpd-collect --backend"),
+    (Recorded::Table(rocpd::MEMORY_COPY), "copies", "record them with rpd-collect --backend"),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recorded {
+    Category(&'static str),
+    Table(TableId),
+}
+
+/// Makes the report.
+pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Report {
+    let mut table = ReportTable::new("integrity", &COLUMNS);
+    for finding in findings(run) {
+        table.push_up_to(max_rows, finding.cells());
+    }
+    let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no rows")];
+    unavailable.extend(table.unknown_values(&[("count", "the number of these rows is not known")]));
+    unavailable.extend(not_recorded(run));
+    let note = match (incomplete(run), table.rows.is_empty()) {
+        (Some(reason), _) => format!("the run is incomplete: {reason}"),
+        (None, true) => "nothing is missing".to_owned(),
+        (None, false) => "the run is complete".to_owned(),
+    };
+    Report { subject: "integrity", run: run.head(), tables: vec![table], notes: vec![note], unavailable }
+}
+
+/// Returns why the run is incomplete, in a few words; `None` if no rank, file or row is missing.
+pub(crate) fn incomplete(run: &ReportRun) -> Option<String> {
+    let reasons: Vec<String> =
+        findings(run).iter().filter(|found| found.is_incomplete).map(Finding::describe).collect();
+    let more = reasons.len().saturating_sub(3);
+    let mut text = reasons.into_iter().take(3).collect::<Vec<_>>().join("; ");
+    if more > 0 {
+        text += &format!("; {}", counted(more as u64, "further entry").replace("entrys", "entries"));
+    }
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// Returns what was not recorded at all.
+pub(crate) fn not_recorded(run: &ReportRun) -> Vec<Unavailable> {
+    let has = |recorded: Recorded| match recorded {
+        Recorded::Category(name) => {
+            let strings = &run.database.strings;
+            (0..strings.len()).any(|place| strings.at(place) == name.as_bytes())
+        }
+        Recorded::Table(table) => run.database.units.iter().any(|unit| unit.has_rows(table)),
+    };
+    let missing = RECORDED.iter().filter(|(recorded, ..)| !has(*recorded));
+    missing.map(|(_, what, reason)| Unavailable::new(*what, format!("not recorded: {reason}"))).collect()
+}
+
+/// An entry of the table.
+#[derive(Debug, Default)]
+struct Finding {
+    finding: String,
+    count: Option<u64>,
+    table: String,
+    ranks: Vec<u32>,
+    reason: String,
+    /// Whether the run lacks something that was to be recorded.
+    is_incomplete: bool,
+}
+
+impl Finding {
+    fn cells(self) -> Vec<Cell> {
+        vec![
+            Cell::Text(self.finding),
+            Cell::known(self.count, Cell::Count),
+            Cell::Text(self.table),
+            Cell::Ranks(self.ranks),
+            Cell::Text(self.reason),
+        ]
+    }
+
+    fn describe(&self) -> String {
+        let Finding { finding, count, table, ranks, reason, .. } = self;
+        let count = count.map_or("an unknown number of".to_owned(), |count| count.to_string());
+        let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
+        let ranks = if ranks.is_empty() { String::new() } else { format!(" {}", rank_ranges(ranks)) };
+        format!("{count} {finding}{of}{ranks} ({reason})")
+    }
+}
+
+fn findings(run: &ReportRun) -> Vec<Finding> {
+    let tag = |name: &str| serde_json::from_str::<Json>(run.database.tables.tag(name)).unwrap_or_default();
+    let mut found = Vec::new();
+    for (name, finding, reason, is_incomplete) in RANK_LISTS {
+        let ranks = rank_numbers(&tag(name));
+        if !ranks.is_empty() {
+            let (count, finding, reason) = (Some(ranks.len() as u64), finding.to_owned(), reason.to_owned());
+            found.push(Finding { finding, count, ranks, reason, is_incomplete, ..Finding::default() });
+        }
+    }
+    if let Some(count @ 1..) = tag("rpd.unreadable_shards").as_u64() {
+        let (finding, reason) = ("unreadable shards".to_owned(), "they were skipped".to_owned());
+        found.push(Finding {
+            finding,
+            count: Some(count),
+            reason,
+            is_incomplete: true,
+            ..Finding::default()
+        });
+    }
+    found.extend(list(&tag("rpd.losses")).iter().map(lost_rows));
+    for former in list(&tag("rpd.former_losses")) {
+        let reason = former.as_str().map_or_else(|| former.to_string(), str::to_owned);
+        let finding = "losses of a previous merge".to_owned();
+        found.push(Finding { finding, reason, is_incomplete: true, ..Finding::default() });
+    }
+    for replaced in list(&tag("rpd.replaced")) {
+        let of = |place: usize| replaced[place].as_str().unwrap_or_default();
+        let (finding, table) = ("replaced values".to_owned(), format!("{}.{}", of(0), of(1)));
+        let reason = "mostly references to lost rows".to_owned();
+        found.push(Finding { finding, count: replaced[2].as_u64(), table, reason, ..Finding::default() });
+    }
+    let collectives = tag("rpd.collectives");
+    for (key, finding) in COLLECTIVE_COUNTS {
+        if let Some(count @ 1..) = collectives[key].as_u64() {
+            let (finding, reason) = (finding.to_owned(), "they are not compared".to_owned());
+            found.push(Finding { finding, count: Some(count), reason, ..Finding::default() });
+        }
+    }
+    found
+}
+
+fn lost_rows(loss: &Json) -> Finding {
+    let text = |key: &str| loss[key].as_str().unwrap_or_default();
+    let (cause, reason, file) = (text("cause"), text("reason"), text("file"));
+    let parts = [cause, reason].into_iter().filter(|part| !part.is_empty());
+    let finding = match (file, text("profiler")) {
+        ("", "") => "lost rows".to_owned(),
+        ("", profiler) => format!("rows of {profiler}"),
+        (file, _) => format!("rows of {file}"),
+    };
+    Finding {
+        finding,
+        count: loss["rows"].as_u64(),
+        table: text("table").to_owned(),
+        ranks: rank_numbers(&loss["ranks"]),
+        reason: parts.collect::<Vec<_>>().join(": "),
+        is_incomplete: true,
+    }
+}
+
+fn list(value: &Json) -> &[Json] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn rank_numbers(value: &Json) -> Vec<u32> {
+    list(value).iter().filter_map(Json::as_u64).filter_map(|rank| u32::try_from(rank).ok()).collect()
+}

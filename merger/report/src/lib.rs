@@ -1,0 +1,21 @@
+//! Reports where the time of a run went, as text and for machines.
+//!
+//! [`CommandLine`] holds the options of a program call, and [`run()`] executes it: it opens the run, makes the report of
+//! a subcommand, and prints it. A subcommand is a room that returns a [`report::Report`] of tables.
+
+mod clocks;
+mod collectives;
+mod input;
+mod integrity;
+mod options;
+mod overview;
+mod print;
+mod ranks;
+mod report;
+mod rows;
+mod run;
+mod statistics;
+mod summary;
+
+pub use options::CommandLine;
+pub use run::run;

@@ -1,0 +1,159 @@
+//! Command line options.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpd_console::TimeWindow;
+use rpd_shard::rank_set::RankSet;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  rpd-report                             the newest run below ./rpd-out
+  rpd-report rpd-out/4711.0              one run: its times by rank and by name
+  rpd-report summary --top 20 trace.db   the names with the most time
+  rpd-report summary --by-rank --ranks 0,8-15 RUN
+                                         the same for some ranks, each by itself
+  rpd-report ranks --window 60..90 RUN   half a minute of each rank
+  rpd-report collectives --format csv RUN > collectives.csv
+  rpd-report integrity --strict RUN      what is missing; exit code 3 if anything is
+  rpd-report clocks --format json RUN    error bounds of times, for machines
+
+Inputs are all that rpd-merge reads. What is not merged yet is merged into a temporary file below $TMPDIR first.
+
+Exit codes: 0 reported; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
+input; 5 the output cannot be written; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
+
+/// Reports where the time of a run went
+///
+/// Reads a merged database, or merges the inputs first. What was not recorded is always reported.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "rpd-report", version, after_help = EXAMPLES, subcommand_precedence_over_arg = true)]
+pub struct CommandLine {
+    /// Run folders, merged databases, or files that rpd-merge reads; a run with the name of a subcommand is ./summary
+    /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// Options of all subcommands
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// What is reported [default: an overview]
+    #[command(subcommand)]
+    pub(crate) subject: Option<Subject>,
+}
+
+impl CommandLine {
+    /// Returns the inputs before and after the subcommand.
+    pub(crate) fn inputs(&self) -> Vec<PathBuf> {
+        let after = self.subject.as_ref().map(Subject::inputs).unwrap_or_default();
+        self.inputs.iter().chain(after).cloned().collect()
+    }
+}
+
+/// Subcommands.
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum Subject {
+    /// Times of calls, ranges, kernels and copies, by name
+    ///
+    /// The share is that of the domain. Nested ranges count in each of their names. Percentiles are exact up to a million
+    /// values of a name.
+    Summary {
+        /// A row for each rank
+        #[arg(long, conflicts_with = "by_node")]
+        by_rank: bool,
+        /// A row for each node
+        #[arg(long)]
+        by_node: bool,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
+    },
+    /// Times of each rank: in MPI, in RCCL, with busy GPUs, in copies
+    ///
+    /// Overlapping calls, kernels or copies of a rank count once.
+    Ranks(SubjectInputs),
+    /// Collectives of MPI and RCCL by communicator, function and size: durations, and the skew of their ranks
+    Collectives(SubjectInputs),
+    /// How the clocks of the nodes were aligned, and the error bounds of times
+    Clocks(SubjectInputs),
+    /// What is missing in the run: ranks, files, rows, matches
+    Integrity(SubjectInputs),
+}
+
+/// Inputs after a subcommand.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SubjectInputs {
+    /// Run folders, merged databases, or files that rpd-merge reads
+    /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+}
+
+impl Subject {
+    fn inputs(&self) -> &[PathBuf] {
+        match self {
+            Subject::Summary { inputs, .. }
+            | Subject::Ranks(inputs)
+            | Subject::Collectives(inputs)
+            | Subject::Clocks(inputs)
+            | Subject::Integrity(inputs) => &inputs.inputs,
+        }
+    }
+}
+
+/// Format of the output.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum OutputFormat {
+    /// Tables for a terminal
+    #[default]
+    Text,
+    /// One object of schema rpd.report/1; times in ns
+    Json,
+    /// The table of a subcommand, with a header; times in ns
+    Csv,
+    /// Tables in Markdown
+    Md,
+}
+
+/// Options of all subcommands.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct CommonArgs {
+    /// Format of the output
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) format: OutputFormat,
+    /// Report this part only: seconds after the first event of the run, or times like 2025-06-01T12:00:00Z; 10..20, 10..,
+    /// ..20. Rows count where they start
+    #[arg(long, global = true, value_name = "FROM..TO")]
+    pub(crate) window: Option<TimeWindow>,
+    /// Report only these ranks: 0,8-15
+    #[arg(long, global = true, value_name = "RANKS")]
+    pub(crate) ranks: Option<RankSet>,
+    /// Report only processes of these nodes, by host name
+    #[arg(long, global = true, value_name = "HOST,...", value_delimiter = ',')]
+    pub(crate) nodes: Option<Vec<String>>,
+    /// Report only rows that start within ranges of this name on their process
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) step: Option<String>,
+    /// Rows of a table, or of each rank or node; 0 for all [default: 40 as text or Markdown, all otherwise]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Fail with exit code 3 if a rank, a block or a row of the run is missing
+    #[arg(long, global = true)]
+    pub(crate) strict: bool,
+    /// Print only the report, warnings and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// Rows of a table for people.
+const DEFAULT_TOP: usize = 40;
+
+impl CommonArgs {
+    /// Returns the maximum number of rows of a table.
+    pub(crate) fn max_rows(&self) -> usize {
+        match (self.top, self.format) {
+            (Some(0), _) => usize::MAX,
+            (Some(rows), _) => rows,
+            (None, OutputFormat::Text | OutputFormat::Md) => DEFAULT_TOP,
+            (None, OutputFormat::Json | OutputFormat::Csv) => usize::MAX,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Shortens names.
+
+/// Mark in place of the middle of a name.
+const MARK: &str = "...";
+
+/// Returns a text of at most `max` characters. Begin and end of longer ones remain, as both tell templates apart.
+pub(super) fn cut_middle(text: &str, max: usize) -> String {
+    // Bytes are at least as many as characters.
+    if text.len() <= max || text.chars().nth(max).is_none() {
+        return text.to_owned();
+    }
+    let kept = max.saturating_sub(MARK.len());
+    let (begin, end) = (kept.div_ceil(2), kept / 2);
+    let first: String = text.chars().take(begin).collect();
+    let mut last: Vec<char> = text.chars().rev().take(end).collect();
+    last.reverse();
+    first + MARK + &last.into_iter().collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_long_names_is_cut() {
+        assert_eq!(cut_middle("abcdefghij", 10), "abcdefghij");
+        assert_eq!(cut_middle("abcdefghijk", 10), "abcd...ijk");
+        assert_eq!(cut_middle("äöüäöüäöüäöü", 12), "äöüäöüäöüäöü");
+        assert_eq!(cut_middle("äöüäöüäöüäöü", 5), "ä...ü");
+        assert_eq!(cut_middle(&"x".repeat(1 << 20), 60).len(), 60);
+    }
+}

@@ -1,0 +1,51 @@
+//! The report as one JSON object.
+
+use super::cut::cut_middle;
+use crate::report::{Cell, Report, ReportTable};
+use rpd_console::Failure;
+use serde_json::{Map, Value as Json, json};
+
+/// Version of the object. Within a version, keys are only added.
+const SCHEMA: &str = "rpd.report/1";
+/// Maximum number of characters in a text.
+pub(super) const MAX_CHARS: usize = 1 << 14;
+
+/// Returns the object, with a line break at its end.
+pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
+    let head = &report.run;
+    let (start, length) =
+        (head.span.map(|span| span.0), head.span.map(|(first, last)| last.saturating_sub(first)));
+    let mut object = Map::new();
+    let mut insert = |key: &str, value: Json| drop(object.insert(key.to_owned(), value));
+    insert("schema", json!(SCHEMA));
+    insert("subject", json!(report.subject));
+    let run = json!({
+        "id": cut_middle(&head.id, MAX_CHARS), "ranks": head.ranks, "nodes": head.nodes, "processes": head.processes,
+        "start_ns": start, "length_ns": length,
+    });
+    insert("run", run);
+    report.tables.iter().for_each(|table| insert(table.key, rows(table)));
+    insert("omitted", json!(report.tables.iter().map(|table| table.omitted).sum::<u64>()));
+    insert("notes", json!(report.notes));
+    let unavailable = report.unavailable.iter();
+    let unavailable =
+        unavailable.map(|missing| json!({"subject": missing.subject, "reason": missing.reason}));
+    insert("unavailable", unavailable.collect());
+    let text = serde_json::to_string_pretty(&object);
+    text.map(|text| text + "\n").map_err(|error| Failure::internal(format!("the report is no JSON: {error}")))
+}
+
+fn rows(table: &ReportTable) -> Json {
+    let object = |row: &Vec<Cell>| {
+        let cells = table.columns.iter().zip(row);
+        Json::Object(cells.map(|(column, cell)| (column.key.to_owned(), value(cell))).collect())
+    };
+    table.rows.iter().map(object).collect()
+}
+
+fn value(cell: &Cell) -> Json {
+    match cell {
+        Cell::Text(text) => json!(cut_middle(text, MAX_CHARS)),
+        other => other.json(),
+    }
+}

@@ -1,0 +1,47 @@
+//! Prints a report in each format.
+
+mod csv_table;
+mod cut;
+mod json;
+mod text;
+
+use crate::options::OutputFormat;
+use crate::report::Report;
+use csv_table::csv_table;
+use json::json_object;
+use rpd_console::Failure;
+use rpd_console::wording::one_line;
+use std::io::{ErrorKind, IsTerminal, Write};
+use text::{TableStyle, report_text};
+
+/// Prints the report on stdout. What a CSV table cannot hold is printed on stderr.
+pub(crate) fn print(report: &Report, format: OutputFormat) -> Result<(), Failure> {
+    let text = match format {
+        OutputFormat::Text if is_coloured() => report_text(report, TableStyle::Coloured),
+        OutputFormat::Text => report_text(report, TableStyle::Plain),
+        OutputFormat::Md => report_text(report, TableStyle::Markdown),
+        OutputFormat::Json => json_object(report)?,
+        OutputFormat::Csv => {
+            let lines = report.tables.first().map(csv_table).transpose()?;
+            report.notes.iter().for_each(|note| eprintln!("note: {}", one_line(note)));
+            for missing in &report.unavailable {
+                eprintln!("note: unavailable: {}: {}", one_line(&missing.subject), one_line(&missing.reason));
+            }
+            lines.unwrap_or_default()
+        }
+    };
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // A reader that closed the pipe is not a failure.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::output(format!("cannot print the report: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_coloured() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !is_refused && !is_dumb && std::io::stdout().is_terminal()
+}

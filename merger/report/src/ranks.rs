@@ -1,0 +1,175 @@
+//! Times of each rank: `rpd-report ranks`.
+
+use crate::clocks::ClockBounds;
+use crate::input::{ProcessGroups, ReportRun};
+use crate::report::{Cell, Report, ReportTable, RunHead};
+use crate::rows::{CategoryCode, TimedRow, TimedRows, TimedTable};
+use crate::statistics::IntervalUnion;
+use crate::summary::joined_span;
+use rayon::prelude::*;
+use rpd_console::Failure;
+use rpd_run::{RowUnit, UnitNames};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const COLUMNS: [(&str, &str); 12] = [
+    ("rank", "rank"),
+    ("process", "process"),
+    ("host", "host"),
+    ("gpus", "GPU"),
+    ("length_ns", "length"),
+    ("mpi_ns", "in MPI"),
+    ("mpi_share", "MPI"),
+    ("rccl_ns", "in RCCL"),
+    ("gpu_busy_ns", "GPU busy"),
+    ("gpu_busy_share", "busy"),
+    ("copy_ns", "copies"),
+    ("error_bound_ns", "error bound"),
+];
+
+/// Why values of a column are not known.
+const REASONS: [(&str, &str); 4] = [
+    ("rank", "these processes have no rank"),
+    ("mpi_share", "the rows of these ranks took no time"),
+    ("gpu_busy_share", "the rows of these ranks took no time"),
+    ("error_bound_ns", "the merge did not compare the clocks of these ranks with others"),
+];
+
+/// Makes the report.
+pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+    let groups = ProcessGroups::by_rank(&run.database.processes);
+    let times = rank_times(run, &groups)?;
+    let bounds = ClockBounds::of(run);
+    let span = times.values().fold(None, |span, times| joined_span(span, times.span));
+    let mut table = ReportTable::new("ranks", &COLUMNS);
+    for (group, times) in times {
+        let Some(group) = groups.groups.get(group as usize) else { continue };
+        let bound = bounds.error_bound(group.rank, &group.host);
+        let length = times.span.map_or(0, |(first, last)| last.saturating_sub(first));
+        let [mpi, rccl, busy, copies] =
+            [times.mpi, times.rccl, times.kernels, times.copies].map(IntervalUnion::length);
+        let share = |ns: i64| if length > 0 { Cell::Ratio(ns as f64 / length as f64) } else { Cell::Unknown };
+        let row = vec![
+            Cell::known(group.rank, |rank| Cell::Count(rank.into())),
+            Cell::Text(group.name.clone()),
+            Cell::Text(group.host.clone()),
+            Cell::Texts(times.gpus.into_iter().collect()),
+            Cell::Nanoseconds(length),
+            Cell::Nanoseconds(mpi),
+            share(mpi),
+            Cell::Nanoseconds(rccl),
+            Cell::Nanoseconds(busy),
+            share(busy),
+            Cell::Nanoseconds(copies),
+            Cell::known(bound, Cell::Nanoseconds),
+        ];
+        table.push_up_to(max_rows, row);
+    }
+    let unavailable = table.unknown_values(&REASONS);
+    let run = RunHead { span, ..run.head() };
+    Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable })
+}
+
+/// Times of the processes of a rank.
+#[derive(Debug, Default)]
+struct RankTimes {
+    /// First start and last end, ns.
+    span: Option<(i64, i64)>,
+    mpi: IntervalUnion,
+    rccl: IntervalUnion,
+    kernels: IntervalUnion,
+    copies: IntervalUnion,
+    agents: BTreeSet<i64>,
+    gpus: BTreeSet<String>,
+}
+
+/// Kinds of calls that have a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CallKind {
+    Mpi,
+    Rccl,
+    Other,
+}
+
+/// Times by group, while rows are read.
+#[derive(Debug, Default)]
+struct GroupTimes {
+    times: BTreeMap<u32, RankTimes>,
+    kinds: HashMap<CategoryCode, CallKind>,
+}
+
+impl GroupTimes {
+    fn add(&mut self, rows: &TimedRows<'_>, groups: &ProcessGroups, row: TimedRow) {
+        if row.process == u32::MAX {
+            return;
+        }
+        let TimedRow { table, category, start, end, .. } = row;
+        let times = self.times.entry(groups.of(row.process)).or_default();
+        times.span = joined_span(times.span, Some((start, start.max(end))));
+        match table {
+            TimedTable::Region => {
+                let kind = self.kinds.entry(category).or_insert_with(|| call_kind(rows, category));
+                match kind {
+                    CallKind::Mpi => times.mpi.add(start, end),
+                    CallKind::Rccl => times.rccl.add(start, end),
+                    CallKind::Other => {}
+                }
+            }
+            TimedTable::Kernel => {
+                times.kernels.add(start, end);
+                times.agents.extend(row.agent);
+            }
+            TimedTable::Copy => times.copies.add(start, end),
+            TimedTable::Allocation => {}
+        }
+    }
+
+    fn join(mut self, other: GroupTimes) -> GroupTimes {
+        for (group, theirs) in other.times {
+            let times = self.times.entry(group).or_default();
+            times.span = joined_span(times.span, theirs.span);
+            times.mpi.join(theirs.mpi);
+            times.rccl.join(theirs.rccl);
+            times.kernels.join(theirs.kernels);
+            times.copies.join(theirs.copies);
+            times.agents.extend(theirs.agents);
+            times.gpus.extend(theirs.gpus);
+        }
+        self
+    }
+}
+
+fn call_kind(rows: &TimedRows<'_>, category: CategoryCode) -> CallKind {
+    match rows.names.category(category).as_deref() {
+        Some("MPI_API") => CallKind::Mpi,
+        Some("RCCL_API") => CallKind::Rccl,
+        _ => CallKind::Other,
+    }
+}
+
+/// Returns the times of each group that has rows.
+fn rank_times(run: &ReportRun, groups: &ProcessGroups) -> Result<BTreeMap<u32, RankTimes>, Failure> {
+    let rows = TimedRows::new(run);
+    let of_unit = |unit: &RowUnit| -> Result<GroupTimes, Failure> {
+        let take = |found: &mut GroupTimes, row| found.add(&rows, groups, row);
+        let mut found =
+            rows.fold_unit(unit, &TimedTable::ALL, GroupTimes::default, take, GroupTimes::join)?;
+        // Ids of agents are those of the unit's own agents.
+        if found.times.values().any(|times| !times.agents.is_empty()) {
+            let names = UnitNames::read(&run.database.tables, unit)?;
+            for times in found.times.values_mut() {
+                let agents = std::mem::take(&mut times.agents).into_iter();
+                let known = agents.filter_map(|id| names.agents.at(names.agents.place(Some(id))));
+                times
+                    .gpus
+                    .extend(known.map(|agent| agent.number.map_or(agent.model.clone(), |n| n.to_string())));
+            }
+        }
+        Ok(found)
+    };
+    let found = rows
+        .units()
+        .into_par_iter()
+        .map(of_unit)
+        .try_reduce(GroupTimes::default, |one, other| Ok(one.join(other)))?;
+    Ok(found.times)
+}

@@ -1,0 +1,151 @@
+//! A value of a table.
+
+use rpd_console::wording::{grouped, rank_ranges};
+use serde_json::{Value as Json, json};
+
+/// A value of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Cell {
+    /// A value that is not known.
+    Unknown,
+    Text(String),
+    Texts(Vec<String>),
+    Count(u64),
+    /// A duration or an offset.
+    Nanoseconds(i64),
+    Bytes(u64),
+    /// A part of 1.
+    Ratio(f64),
+    /// Parts per million.
+    Ppm(f64),
+    Ranks(Vec<u32>),
+    Flag(bool),
+}
+
+impl Cell {
+    /// Creates the cell of a value that may be unknown.
+    pub(crate) fn known<T>(value: Option<T>, cell: impl FnOnce(T) -> Cell) -> Cell {
+        value.map_or(Cell::Unknown, cell)
+    }
+
+    /// Creates the cell of a sum of durations. No clock shows as much as the maximum.
+    pub(crate) fn sum(ns: i128) -> Cell {
+        Cell::Nanoseconds(ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// Returns whether the value is aligned to the right.
+    pub(crate) fn is_number(&self) -> bool {
+        !matches!(self, Cell::Text(_) | Cell::Texts(_) | Cell::Ranks(_) | Cell::Flag(_))
+    }
+
+    /// Returns the value for machines: times in ns, ratios from 0 to 1, unknown as null.
+    pub(crate) fn json(&self) -> Json {
+        match self {
+            Cell::Unknown => Json::Null,
+            Cell::Text(text) => json!(text),
+            Cell::Texts(texts) => json!(texts),
+            Cell::Count(n) | Cell::Bytes(n) => json!(n),
+            Cell::Nanoseconds(ns) => json!(ns),
+            Cell::Ratio(value) | Cell::Ppm(value) => json!(value),
+            Cell::Ranks(ranks) => json!(ranks),
+            Cell::Flag(flag) => json!(flag),
+        }
+    }
+
+    /// Returns the same as one text; empty if it is unknown.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Cell::Unknown => String::new(),
+            Cell::Text(text) => text.clone(),
+            Cell::Texts(texts) => texts.join(", "),
+            Cell::Ranks(ranks) => rank_ranges(ranks),
+            number => number.json().to_string(),
+        }
+    }
+
+    /// Returns the value for people, with its unit.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Cell::Unknown => "-".to_owned(),
+            Cell::Count(n) => grouped(*n),
+            Cell::Nanoseconds(ns) => shown_time(*ns),
+            Cell::Bytes(n) => shown_bytes(*n),
+            Cell::Ratio(value) => format!("{:.1} %", value * 100.0),
+            Cell::Ppm(value) => format!("{value:.3}"),
+            Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+            text => text.plain(),
+        }
+    }
+}
+
+/// Formats a time with four digits: `12.34 ms`.
+fn shown_time(ns: i64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    let length = ns.unsigned_abs() as f64;
+    // A time that is rounded up to 1000 is shown in the next unit.
+    match units.into_iter().find(|(unit, _)| length >= unit * 0.99995) {
+        None => format!("{ns} ns"),
+        Some((unit, name)) => {
+            let value = ns as f64 / unit;
+            let whole = value.abs();
+            let decimals = if whole < 9.9995 {
+                3
+            } else if whole < 99.995 {
+                2
+            } else {
+                usize::from(whole < 999.95)
+            };
+            if whole < 9_999.5 {
+                format!("{value:.decimals$} {name}")
+            } else {
+                let sign = if value < 0.0 { "-" } else { "" };
+                format!("{sign}{} {name}", grouped(whole.round() as u64))
+            }
+        }
+    }
+}
+
+fn shown_bytes(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes.is_multiple_of(unit) => format!("{} {name}", grouped(bytes / unit)),
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_four_digits_and_a_unit() {
+        let times = [0, 999, -1_000, 1_234, 12_345, 999_999, 123_456_789, 9_999_960_000, 412_600_000_000];
+        let texts = times.map(|ns| Cell::Nanoseconds(ns).shown());
+        let wanted = [
+            "0 ns",
+            "999 ns",
+            "-1.000 us",
+            "1.234 us",
+            "12.35 us",
+            "1.000 ms",
+            "123.5 ms",
+            "10.00 s",
+            "412.6 s",
+        ];
+        assert_eq!(texts, wanted);
+        assert_eq!(Cell::Nanoseconds(12_345_000_000_000).shown(), "12,345 s");
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_and_empty() {
+        let unknown = Cell::known(None, Cell::Count);
+        assert_eq!(
+            (unknown.json(), unknown.plain(), unknown.shown()),
+            (Json::Null, String::new(), "-".to_owned())
+        );
+        assert_eq!(Cell::Bytes(1536).shown(), "1.5 KiB");
+        assert_eq!(Cell::Ranks(vec![0, 1, 2, 7]).shown(), "0-2,7");
+        assert_eq!(Cell::sum(i128::MAX), Cell::Nanoseconds(i64::MAX));
+    }
+}

@@ -1,0 +1,90 @@
+//! The data of a report, independent of the format in which it is printed.
+
+mod cell;
+
+pub(crate) use cell::Cell;
+
+/// A report.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Name of the subcommand; `overview` without one.
+    pub(crate) subject: &'static str,
+    pub(crate) run: RunHead,
+    pub(crate) tables: Vec<ReportTable>,
+    /// Facts that may surprise the reader.
+    pub(crate) notes: Vec<String>,
+    pub(crate) unavailable: Vec<Unavailable>,
+}
+
+/// What is reported about the run itself.
+#[derive(Debug, Default)]
+pub(crate) struct RunHead {
+    pub(crate) id: String,
+    pub(crate) ranks: u64,
+    pub(crate) nodes: u64,
+    pub(crate) processes: u64,
+    /// First and last time of the reported rows, ns in job time; `None` if no row was read.
+    pub(crate) span: Option<(i64, i64)>,
+}
+
+/// What the report cannot answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unavailable {
+    pub(crate) subject: String,
+    pub(crate) reason: String,
+}
+
+impl Unavailable {
+    pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Unavailable {
+        Unavailable { subject: subject.into(), reason: reason.into() }
+    }
+}
+
+/// A table of the report.
+#[derive(Debug)]
+pub(crate) struct ReportTable {
+    /// Key in JSON.
+    pub(crate) key: &'static str,
+    pub(crate) columns: Vec<TableColumn>,
+    /// Rows, each with a cell for every column.
+    pub(crate) rows: Vec<Vec<Cell>>,
+    /// Number of rows beyond `--top`.
+    pub(crate) omitted: u64,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableColumn {
+    /// Key in JSON and CSV, with the unit: `total_ns`.
+    pub(crate) key: &'static str,
+    /// Heading in text.
+    pub(crate) title: &'static str,
+}
+
+impl ReportTable {
+    /// Creates a table without rows. Each column has a key and a title.
+    pub(crate) fn new(key: &'static str, columns: &[(&'static str, &'static str)]) -> ReportTable {
+        let columns = columns.iter().map(|&(key, title)| TableColumn { key, title }).collect();
+        ReportTable { key, columns, rows: Vec::new(), omitted: 0 }
+    }
+
+    /// Returns an entry for each column with unknown values, with the reason of that column.
+    pub(crate) fn unknown_values(&self, reasons: &[(&str, &str)]) -> Vec<Unavailable> {
+        let is_unknown = |place: usize| self.rows.iter().any(|row| row.get(place) == Some(&Cell::Unknown));
+        let columns = self.columns.iter().enumerate().filter(|(place, _)| is_unknown(*place));
+        let entry = |(_, column): (usize, &TableColumn)| {
+            let reason = reasons.iter().find(|(key, _)| *key == column.key).map(|(_, reason)| *reason);
+            Unavailable::new(
+                format!("{}.{}", self.key, column.key),
+                reason.unwrap_or("the merge did not store it"),
+            )
+        };
+        columns.map(entry).collect()
+    }
+
+    /// Adds a row, or counts it if the table has `max_rows` rows.
+    pub(crate) fn push_up_to(&mut self, max_rows: usize, row: Vec<Cell>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        if self.rows.len() < max_rows { self.rows.push(row) } else { self.omitted += 1 }
+    }
+}

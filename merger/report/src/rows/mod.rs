@@ -1,0 +1,226 @@
+//! Reads rows that have a start and an end, with their categories and names, by any number of threads.
+//!
+//! [`TimedRows`] passes the selected rows of a unit to a callback. Pieces of a table are read in parallel, and the
+//! results are joined in their order.
+
+mod categories;
+mod names;
+mod steps;
+mod table;
+
+pub(crate) use names::{CategoryCode, NameNumber, RowNames};
+pub(crate) use table::TimedTable;
+
+use crate::input::ReportRun;
+use categories::EventCategories;
+use rayon::prelude::*;
+use rpd_console::Failure;
+use rpd_run::{ById, RowUnit, UnitNames, row_times};
+use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
+use std::collections::HashMap;
+use std::ops::Range;
+use steps::StepTimes;
+
+/// A row that takes time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimedRow {
+    pub(crate) table: TimedTable,
+    /// Category of its event.
+    pub(crate) category: CategoryCode,
+    /// Name, if the row has one.
+    pub(crate) name: Option<NameNumber>,
+    /// Place of its process in the run.
+    pub(crate) process: u32,
+    /// Start and end, ns in job time. Either may be the first.
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// Id of its event.
+    pub(crate) event: Option<i64>,
+    /// Id of the agent that did the work.
+    pub(crate) agent: Option<i64>,
+}
+
+/// Reads the timed rows of a run.
+#[derive(Debug)]
+pub(crate) struct TimedRows<'r> {
+    pub(crate) run: &'r ReportRun,
+    pub(crate) names: RowNames<'r>,
+    /// Places of processes by their ids.
+    places: HashMap<i64, u32>,
+}
+
+/// What is known about a unit before its rows are read.
+struct UnitContext<'u> {
+    unit: &'u RowUnit,
+    categories: EventCategories,
+    kernels: ById<NameNumber>,
+    steps: Option<StepTimes>,
+    /// The only process; `None` if the column pid of each row determines it.
+    process: Option<u32>,
+}
+
+impl<'r> TimedRows<'r> {
+    pub(crate) fn new(run: &'r ReportRun) -> TimedRows<'r> {
+        let processes = run.database.processes.iter().enumerate();
+        let places = processes.map(|(place, process)| (process.info.id, place as u32)).collect();
+        TimedRows { run, names: RowNames::new(&run.database.strings), places }
+    }
+
+    /// Returns the units of the run that have selected processes.
+    pub(crate) fn units(&self) -> Vec<&'r RowUnit> {
+        let is_selected =
+            |unit: &&RowUnit| unit.processes.iter().any(|place| self.run.selection.contains(*place));
+        // A database without processes has rows that no process claims.
+        let has_none = self.run.database.processes.is_empty();
+        self.run.database.units.iter().filter(|unit| has_none || is_selected(unit)).collect()
+    }
+
+    /// Passes the selected rows of a unit in these tables to `take`, and joins the results of all pieces in order.
+    pub(crate) fn fold_unit<T: Send>(
+        &self,
+        unit: &RowUnit,
+        tables: &[TimedTable],
+        start: impl Fn() -> T + Sync + Send,
+        take: impl Fn(&mut T, TimedRow) + Sync + Send,
+        join: impl Fn(T, T) -> T + Sync + Send,
+    ) -> Result<T, Failure> {
+        let context = self.context(unit, tables)?;
+        let source = &self.run.database.tables;
+        let mut pieces = Vec::new();
+        for table in tables {
+            let found = source.pieces_with(table.id(), unit.ids(table.id()))?;
+            pieces.extend(found.into_iter().map(|piece| (*table, piece)));
+        }
+        let fold_piece = |(table, piece): (TimedTable, usize)| {
+            let mut result = start();
+            let ids = unit.ids(table.id());
+            source.read_pieces(table.id(), &[piece], ids, table.columns(), &mut |_, rows, places| {
+                self.take_rows(&context, table, rows, places, &mut |row| take(&mut result, row));
+                Ok(())
+            })?;
+            Ok(result)
+        };
+        pieces.into_par_iter().map(fold_piece).try_reduce(&start, |one, other| Ok(join(one, other)))
+    }
+
+    fn context<'u>(&self, unit: &'u RowUnit, tables: &[TimedTable]) -> Result<UnitContext<'u>, Failure> {
+        let source = &self.run.database.tables;
+        let kernels = match tables.contains(&TimedTable::Kernel) && unit.has_rows(rocpd::KERNEL_DISPATCH) {
+            true => UnitNames::read_kernels(source, unit, |name| self.names.number(&name))?,
+            false => ById::default(),
+        };
+        let mut context = UnitContext {
+            unit,
+            categories: EventCategories::read(source, unit, &self.names)?,
+            kernels,
+            steps: None,
+            process: unit.processes.first().copied().filter(|_| !unit.is_unclaimed),
+        };
+        if self.run.selection.step.is_some() {
+            context.steps = Some(self.read_steps(&context)?);
+        }
+        Ok(context)
+    }
+
+    /// Finds the ranges that mark steps.
+    fn read_steps(&self, context: &UnitContext<'_>) -> Result<StepTimes, Failure> {
+        let mut steps = StepTimes::default();
+        let (source, table) = (&self.run.database.tables, TimedTable::Region);
+        let mut known: HashMap<NameNumber, bool> = HashMap::new();
+        let mut is_step =
+            |name| *known.entry(name).or_insert_with(|| self.run.selection.is_step(&self.names.text(name)));
+        source.read_rows(
+            table.id(),
+            context.unit.ids(table.id()),
+            table.columns(),
+            &mut |rows, places| {
+                self.take_rows(context, table, rows, places, &mut |row| {
+                    if row.name.is_some_and(&mut is_step) {
+                        steps.add(row.process, row.start, row.end);
+                    }
+                });
+                Ok(())
+            },
+        )?;
+        steps.sort();
+        Ok(steps)
+    }
+
+    /// Passes the selected rows to `take`.
+    fn take_rows(
+        &self,
+        context: &UnitContext<'_>,
+        table: TimedTable,
+        rows: &Rows<Local>,
+        places: Range<usize>,
+        take: &mut dyn FnMut(TimedRow),
+    ) {
+        let column = |name: &str| rows.column(name);
+        let (starts, ends, events) = (column("start"), column("end"), column("event_id"));
+        let (processes, agents) = (column("pid"), table.agent().map(column));
+        let mut naming = Naming { rows: self, context, cells: column(table.name()), last: None };
+        let mut near = 0;
+        for i in places {
+            let Some((start, end)) = row_times(starts, ends, i) else { continue };
+            let process = context.process.or_else(|| self.places.get(&processes.int(i)?).copied());
+            let process = process.unwrap_or(u32::MAX);
+            if !self.is_selected(context, process, start) {
+                continue;
+            }
+            let event = events.int(i);
+            take(TimedRow {
+                table,
+                category: context.categories.of(event, &mut near),
+                name: naming.name(table, i),
+                process,
+                start,
+                end,
+                event,
+                agent: agents.and_then(|agents| agents.int(i)),
+            });
+        }
+    }
+
+    #[inline]
+    fn is_selected(&self, context: &UnitContext<'_>, process: u32, start: i64) -> bool {
+        let selection = &self.run.selection;
+        // Rows without a process belong to no rank and no node, and are selected with all of them.
+        let is_known = process != u32::MAX;
+        (if is_known { selection.contains(process) } else { !selection.is_restricted() })
+            && selection.contains_time(start)
+            && context.steps.as_ref().is_none_or(|steps| steps.contain(process, start))
+    }
+}
+
+/// Finds the names of consecutive rows.
+struct Naming<'n> {
+    rows: &'n TimedRows<'n>,
+    context: &'n UnitContext<'n>,
+    cells: &'n Cells,
+    /// The last text, and its number.
+    last: Option<(&'n [u8], NameNumber)>,
+}
+
+impl Naming<'_> {
+    #[inline]
+    fn name(&mut self, table: TimedTable, i: usize) -> Option<NameNumber> {
+        match table {
+            TimedTable::Region | TimedTable::Copy => self.rows.names.of_string(self.cells.int(i)?),
+            TimedTable::Kernel => {
+                let kernels = &self.context.kernels;
+                kernels.at(kernels.place(self.cells.int(i))).copied()
+            }
+            TimedTable::Allocation => {
+                let (Value::Text(text) | Value::Blob(text)) = self.cells.get(i) else { return None };
+                if let Some((last, number)) = self.last
+                    && last == text
+                {
+                    return Some(number);
+                }
+                let number = self.rows.names.number(&String::from_utf8_lossy(text));
+                self.last = Some((text, number));
+                Some(number)
+            }
+        }
+    }
+}

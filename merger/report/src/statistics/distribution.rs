@@ -1,0 +1,247 @@
+//! The distribution of durations.
+
+use hdrhistogram::Histogram;
+
+/// Maximum number of values of which percentiles are exact. 8 bytes each are kept.
+const MAX_EXACT: usize = 1_000_000;
+/// Significant digits of percentiles beyond that.
+const DIGITS: u8 = 3;
+
+/// Durations of one name, ns. The result does not depend on the order in which they are added.
+#[derive(Debug, Default)]
+pub(crate) struct Distribution {
+    values: Vec<i64>,
+    /// The values that were added to it, if there are more than [`MAX_EXACT`].
+    beyond: Option<Box<CountedValues>>,
+}
+
+/// Values that are only counted.
+#[derive(Debug)]
+struct CountedValues {
+    histogram: Histogram<u64>,
+    moments: Moments,
+}
+
+/// Sums of values.
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    count: u64,
+    sum: i128,
+    /// Sum of squares; `None` beyond 2^128.
+    squares: Option<u128>,
+    min: i64,
+    max: i64,
+}
+
+/// What a distribution amounts to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct DurationSummary {
+    pub(crate) count: u64,
+    /// Sum, ns.
+    pub(crate) total: i128,
+    /// Mean, rounded to ns.
+    pub(crate) mean: i64,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    /// The smallest values that at least 50, 95 and 99 % of the values do not exceed.
+    pub(crate) percentiles: [i64; 3],
+    /// Standard deviation of all values, rounded to ns; `None` if it is too large.
+    pub(crate) deviation: Option<i64>,
+    /// Whether percentiles are exact.
+    pub(crate) is_exact: bool,
+}
+
+/// The percentiles.
+const PERCENT: [u64; 3] = [50, 95, 99];
+
+impl Distribution {
+    /// Adds a duration.
+    #[inline]
+    pub(crate) fn add(&mut self, ns: i64) {
+        self.values.push(ns);
+        if self.values.len() > MAX_EXACT {
+            self.count_values();
+        }
+    }
+
+    /// Adds the durations of another distribution.
+    pub(crate) fn join(&mut self, other: Distribution) {
+        if self.values.is_empty() && self.beyond.is_none() {
+            *self = other;
+            return;
+        }
+        self.values.extend(other.values);
+        if let Some(other) = other.beyond {
+            match &mut self.beyond {
+                Some(own) => own.join(&other),
+                none => *none = Some(other),
+            }
+        }
+        if self.values.len() > MAX_EXACT || (self.beyond.is_some() && self.values.len() > MAX_EXACT / 16) {
+            self.count_values();
+        }
+    }
+
+    fn count_values(&mut self) {
+        let counted = self.beyond.get_or_insert_with(CountedValues::new);
+        self.values.drain(..).for_each(|ns| counted.add(ns));
+    }
+
+    /// Evaluates the durations; `None` if there are none.
+    pub(crate) fn summary(mut self) -> Option<DurationSummary> {
+        if self.beyond.is_some() {
+            self.count_values();
+        }
+        let values = &mut self.values;
+        let (moments, percentiles) = match &self.beyond {
+            Some(counted) => (counted.moments, counted.percentiles()),
+            None => {
+                let mut moments = Moments::EMPTY;
+                values.iter().for_each(|ns| moments.add(*ns));
+                (moments, exact_percentiles(values)?)
+            }
+        };
+        Some(DurationSummary {
+            count: moments.count,
+            total: moments.sum,
+            mean: moments.mean(),
+            min: moments.min,
+            max: moments.max,
+            percentiles,
+            deviation: moments.deviation(),
+            is_exact: self.beyond.is_none(),
+        })
+    }
+}
+
+/// Selects the percentiles by their ranks; each selection leaves larger values behind it.
+fn exact_percentiles(values: &mut [i64]) -> Option<[i64; 3]> {
+    let mut found = [0; 3];
+    let (mut rest, mut skipped) = (&mut *values, 0);
+    let count = rest.len();
+    for (percent, found) in PERCENT.into_iter().zip(&mut found) {
+        let place = rank(count as u64, percent) as usize;
+        let at = place.checked_sub(skipped)?;
+        if at >= rest.len() {
+            return None;
+        }
+        *found = *rest.select_nth_unstable(at).1;
+        // The same value may be selected again.
+        rest = rest.get_mut(at..)?;
+        skipped = place;
+    }
+    Some(found)
+}
+
+/// Returns the place, from 0, of a percentile in the order of `count` values.
+fn rank(count: u64, percent: u64) -> u64 {
+    (u128::from(count) * u128::from(percent)).div_ceil(100).saturating_sub(1) as u64
+}
+
+impl CountedValues {
+    fn new() -> Box<CountedValues> {
+        let bounds = Histogram::new_with_bounds(1, i64::MAX as u64, DIGITS);
+        let histogram = bounds.unwrap_or_else(|error| unreachable!("the bounds are constant: {error}"));
+        Box::new(CountedValues { histogram, moments: Moments::EMPTY })
+    }
+
+    fn add(&mut self, ns: i64) {
+        self.moments.add(ns);
+        self.histogram.saturating_record(ns.max(0) as u64);
+    }
+
+    fn join(&mut self, other: &CountedValues) {
+        self.moments.join(&other.moments);
+        // Both have the same bounds, so that nothing is out of range.
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok());
+    }
+
+    fn percentiles(&self) -> [i64; 3] {
+        let Moments { min, max, .. } = self.moments;
+        PERCENT.map(|percent| {
+            let value = self.histogram.value_at_quantile(percent as f64 / 100.0);
+            i64::try_from(value).unwrap_or(i64::MAX).clamp(min, max)
+        })
+    }
+}
+
+impl Moments {
+    const EMPTY: Moments = Moments { count: 0, sum: 0, squares: Some(0), min: i64::MAX, max: i64::MIN };
+
+    #[inline]
+    fn add(&mut self, ns: i64) {
+        self.count += 1;
+        self.sum += i128::from(ns);
+        let length = u128::from(ns.unsigned_abs());
+        self.squares = self.squares.and_then(|sum| sum.checked_add(length * length));
+        (self.min, self.max) = (self.min.min(ns), self.max.max(ns));
+    }
+
+    fn join(&mut self, other: &Moments) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares = self.squares.zip(other.squares).and_then(|(one, other)| one.checked_add(other));
+        (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
+    }
+
+    fn mean(&self) -> i64 {
+        let count = i128::from(self.count.max(1));
+        (self.sum + count / 2).div_euclid(count) as i64
+    }
+
+    fn deviation(&self) -> Option<i64> {
+        let count = u128::from(self.count);
+        let sum = self.sum.unsigned_abs();
+        let scaled = self.squares?.checked_mul(count)?.checked_sub(sum.checked_mul(sum)?)?;
+        Some(((scaled as f64).sqrt() / count as f64).round() as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn of(values: impl IntoIterator<Item = i64>) -> DurationSummary {
+        let mut all = Distribution::default();
+        values.into_iter().for_each(|ns| all.add(ns));
+        all.summary().unwrap()
+    }
+
+    #[test]
+    fn few_values_have_exact_percentiles() {
+        assert_eq!(Distribution::default().summary(), None);
+        let one = of([7]);
+        assert_eq!((one.mean, one.percentiles, one.deviation), (7, [7; 3], Some(0)));
+        let hundred = of((1..=100).rev());
+        assert_eq!(
+            (hundred.percentiles, hundred.min, hundred.max, hundred.total),
+            ([50, 95, 99], 1, 100, 5_050)
+        );
+        assert_eq!((hundred.mean, hundred.deviation), (51, Some(29)));
+        assert_eq!(of([5, 5, 5, 5, -1]).percentiles, [5; 3]);
+        assert_eq!(of([i64::MIN / 2, i64::MAX / 2]).deviation, Some(i64::MAX / 2 + 1));
+    }
+
+    #[test]
+    fn many_values_have_three_digits_in_any_division() {
+        let values = || (0..2_500_000_i64).map(|n| n * 7_919 % 2_500_000);
+        let whole = of(values());
+        assert!(!whole.is_exact);
+        for (percent, value) in PERCENT.into_iter().zip(whole.percentiles) {
+            let exact = 25_000 * percent as i64 - 1;
+            assert!((value - exact).abs() * 1_000 <= exact, "p{percent} is {value}, not {exact}");
+        }
+        assert_eq!((whole.count, whole.min, whole.max), (2_500_000, 0, 2_499_999));
+        for parts in [2, 3, 40] {
+            let mut joined = Distribution::default();
+            for part in 0..parts {
+                let mut own = Distribution::default();
+                values().skip(part).step_by(parts).for_each(|ns| own.add(ns));
+                joined.join(own);
+            }
+            assert_eq!(joined.summary(), Some(whole), "{parts} parts");
+        }
+    }
+}

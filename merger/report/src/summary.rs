@@ -1,0 +1,259 @@
+//! Times by name: `rpd-report summary`.
+
+use crate::input::{ProcessGroups, ReportRun};
+use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable};
+use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
+use crate::statistics::{Distribution, DurationSummary};
+use rayon::prelude::*;
+use rpd_console::Failure;
+use rpd_console::wording::counted;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// What has rows of its own in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SummaryRows {
+    WholeRun,
+    ByRank,
+    ByNode,
+}
+
+/// Columns after those of the rank or node.
+const COLUMNS: [(&str, &str); 13] = [
+    ("domain", "domain"),
+    ("name", "name"),
+    ("calls", "calls"),
+    ("total_ns", "total"),
+    ("share", "share"),
+    ("mean_ns", "mean"),
+    ("min_ns", "min"),
+    ("p50_ns", "p50"),
+    ("p95_ns", "p95"),
+    ("p99_ns", "p99"),
+    ("max_ns", "max"),
+    ("sd_ns", "sd"),
+    // Shown as a note.
+    ("percentiles_exact", ""),
+];
+
+/// Why values of a column are not known.
+const REASONS: [(&str, &str); 6] = [
+    ("rank", "these processes have no rank"),
+    ("process", "the database does not say which process recorded these rows"),
+    ("host", "the database does not say which process recorded these rows"),
+    ("name", "the database does not contain the name of these rows"),
+    ("share", "all rows of the domain together took no time"),
+    ("sd_ns", "it exceeds the range of times"),
+];
+
+/// Makes the report.
+pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) -> Result<Report, Failure> {
+    let processes = &run.database.processes;
+    let groups = match by {
+        SummaryRows::WholeRun => ProcessGroups::whole_run(processes),
+        SummaryRows::ByRank => ProcessGroups::by_rank(processes),
+        SummaryRows::ByNode => ProcessGroups::by_node(processes),
+    };
+    let (named, span) = named_durations(run, &groups)?;
+    let lines = sorted_lines(named);
+    let mut notes = Vec::new();
+    let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
+    if inexact > 0 {
+        let names = counted(inexact as u64, "name");
+        notes.push(format!(
+            "percentiles of {names} with more than 1,000,000 calls are rounded to three significant digits"
+        ));
+    }
+    let is_empty = lines.is_empty();
+    let table = fill_table(by, &groups, lines, max_rows);
+    let mut unavailable = table.unknown_values(&REASONS);
+    if is_empty {
+        unavailable.push(Unavailable::new("summary", "the selected part of the run has no rows with times"));
+    }
+    let run = RunHead { span, ..run.head() };
+    Ok(Report { subject: "summary", run, tables: vec![table], notes, unavailable })
+}
+
+/// A name within its group, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct NameKey {
+    group: u32,
+    table: TimedTable,
+    category: CategoryCode,
+    name: Option<NameNumber>,
+}
+
+/// Durations by name.
+#[derive(Debug, Default)]
+struct NamedDurations {
+    places: HashMap<NameKey, usize>,
+    durations: Vec<(NameKey, Distribution)>,
+    /// Key and place of the last row.
+    last: Option<(NameKey, usize)>,
+    /// First start and last end, ns.
+    span: Option<(i64, i64)>,
+}
+
+impl NamedDurations {
+    #[inline]
+    fn add(&mut self, groups: &ProcessGroups, row: TimedRow) {
+        let TimedRow { table, category, name, process, start, end, .. } = row;
+        let key = NameKey { group: groups.of(process), table, category, name };
+        let place = match self.last {
+            Some((last, place)) if last == key => place,
+            _ => self.place(key),
+        };
+        self.last = Some((key, place));
+        if let Some((_, durations)) = self.durations.get_mut(place) {
+            durations.add(end - start);
+        }
+        self.span = joined_span(self.span, Some((start, start.max(end))));
+    }
+
+    fn place(&mut self, key: NameKey) -> usize {
+        *self.places.entry(key).or_insert_with(|| {
+            self.durations.push((key, Distribution::default()));
+            self.durations.len() - 1
+        })
+    }
+
+    fn join(mut self, other: NamedDurations) -> NamedDurations {
+        if self.durations.is_empty() {
+            return other;
+        }
+        self.last = None;
+        self.span = joined_span(self.span, other.span);
+        for (key, durations) in other.durations {
+            let place = self.place(key);
+            if let Some((_, own)) = self.durations.get_mut(place) {
+                own.join(durations);
+            }
+        }
+        self
+    }
+}
+
+/// Returns the span that contains both.
+pub(crate) fn joined_span(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        _ => one.or(other),
+    }
+}
+
+/// A name within its group.
+type GroupName = (u32, String, Option<String>);
+/// Durations of each name.
+type NamedTimes = BTreeMap<GroupName, Distribution>;
+
+/// Returns the durations of each name, and the span of all rows.
+fn named_durations(
+    run: &ReportRun,
+    groups: &ProcessGroups,
+) -> Result<(NamedTimes, Option<(i64, i64)>), Failure> {
+    let rows = TimedRows::new(run);
+    let of_unit = |unit| {
+        rows.fold_unit(
+            unit,
+            &TimedTable::ALL,
+            NamedDurations::default,
+            |found, row| found.add(groups, row),
+            NamedDurations::join,
+        )
+    };
+    let found = rows
+        .units()
+        .into_par_iter()
+        .map(of_unit)
+        .try_reduce(NamedDurations::default, |one, other| Ok(one.join(other)))?;
+    let mut named = NamedTimes::new();
+    for (key, durations) in found.durations {
+        let domain = rows.names.category(key.category);
+        let domain = domain.map_or_else(|| key.table.domain().to_owned(), |domain| domain.into_owned());
+        let name = key.name.map(|name| rows.names.text(name).into_owned());
+        named.entry((key.group, domain, name)).or_default().join(durations);
+    }
+    Ok((named, found.span))
+}
+
+/// A line of the table.
+#[derive(Debug)]
+struct SummaryLine {
+    group: u32,
+    domain: String,
+    name: Option<String>,
+    times: DurationSummary,
+    /// Part of its domain in the group; `None` if that has no time.
+    share: Option<f64>,
+}
+
+/// Returns the lines by group, those with the most time first.
+fn sorted_lines(named: NamedTimes) -> Vec<SummaryLine> {
+    let named: Vec<_> = named.into_iter().collect();
+    let summarised: Vec<_> =
+        named.into_par_iter().filter_map(|(name, durations)| Some((name, durations.summary()?))).collect();
+    let mut totals: HashMap<(u32, String), i128> = HashMap::new();
+    for ((group, domain, _), times) in &summarised {
+        *totals.entry((*group, domain.clone())).or_default() += times.total;
+    }
+    let line = |((group, domain, name), times): (GroupName, DurationSummary)| {
+        let total = totals.get(&(group, domain.clone())).copied().filter(|total| *total > 0);
+        let share = total.map(|total| times.total as f64 / total as f64);
+        SummaryLine { group, domain, name, times, share }
+    };
+    let mut lines: Vec<SummaryLine> = summarised.into_iter().map(line).collect();
+    // The sort is stable: names with equal totals remain in alphabetical order.
+    lines.sort_by_key(|line| (line.group, Reverse(line.times.total)));
+    lines
+}
+
+fn fill_table(
+    by: SummaryRows,
+    groups: &ProcessGroups,
+    lines: Vec<SummaryLine>,
+    max_rows: usize,
+) -> ReportTable {
+    let group_columns: &[(&str, &str)] = match by {
+        SummaryRows::WholeRun => &[],
+        SummaryRows::ByRank => &[("rank", "rank"), ("process", "process")],
+        SummaryRows::ByNode => &[("host", "host")],
+    };
+    let columns: Vec<_> = group_columns.iter().chain(&COLUMNS).copied().collect();
+    let mut table = ReportTable::new("summary", &columns);
+    for lines in lines.chunk_by(|one, other| one.group == other.group) {
+        let max_rows = max_rows.saturating_add(table.rows.len());
+        for line in lines {
+            let mut row: Vec<Cell> = match groups.groups.get(line.group as usize) {
+                Some(group) if by == SummaryRows::ByRank => {
+                    let rank = Cell::known(group.rank, |rank| Cell::Count(rank.into()));
+                    vec![rank, Cell::Text(group.name.clone())]
+                }
+                Some(group) if by == SummaryRows::ByNode => vec![Cell::Text(group.host.clone())],
+                _ => vec![Cell::Unknown; group_columns.len()],
+            };
+            row.extend(cells(line));
+            table.push_up_to(max_rows, row);
+        }
+    }
+    table
+}
+
+fn cells(line: &SummaryLine) -> Vec<Cell> {
+    let times = &line.times;
+    let [p50, p95, p99] = times.percentiles.map(Cell::Nanoseconds);
+    vec![
+        Cell::Text(line.domain.clone()),
+        Cell::known(line.name.clone(), Cell::Text),
+        Cell::Count(times.count),
+        Cell::sum(times.total),
+        Cell::known(line.share, Cell::Ratio),
+        Cell::Nanoseconds(times.mean),
+        Cell::Nanoseconds(times.min),
+        p50,
+        p95,
+        p99,
+        Cell::Nanoseconds(times.max),
+        Cell::known(times.deviation, Cell::Nanoseconds),
+        Cell::Flag(times.is_exact),
+    ]
+}

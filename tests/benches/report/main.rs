@@ -1,0 +1,153 @@
+//! How long `rpd-report summary` takes beside the same query in SQLite, in the same rounds.
+//!
+//! ```text
+//! ci/bench report [--rounds N] [--events N] [--dir FOLDER]
+//! ```
+//!
+//! The database has about four million rows with times. Each round runs the report, SQL for its counts, sums and
+//! extremes, and SQL for the percentiles too; they change places every round. One turn of each warms the page cache.
+//! Ratios are taken within a round.
+
+use clap::Parser;
+use rpd_tests::harness::{Job, binary, repository, rpd_merge};
+use rpd_tests::measure::{RatioInterval, machine, median};
+use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
+use rusqlite::{Connection, OpenFlags};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Longest turn.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Rows with times, as `rpd-report summary` groups them.
+const TIMED: &str = "
+WITH timed(domain, name, ns) AS (
+    SELECT c.string, n.string, r.\"end\" - r.start FROM rocpd_region r
+      JOIN rocpd_string n ON n.id = r.name_id JOIN rocpd_event v ON v.id = r.event_id
+      LEFT JOIN rocpd_string c ON c.id = v.category_id
+     UNION ALL
+    SELECT c.string, k.display_name, r.\"end\" - r.start FROM rocpd_kernel_dispatch r
+      JOIN rocpd_info_kernel_symbol k ON k.id = r.kernel_id JOIN rocpd_event v ON v.id = r.event_id
+      LEFT JOIN rocpd_string c ON c.id = v.category_id
+     UNION ALL
+    SELECT c.string, n.string, r.\"end\" - r.start FROM rocpd_memory_copy r
+      JOIN rocpd_string n ON n.id = r.name_id JOIN rocpd_event v ON v.id = r.event_id
+      LEFT JOIN rocpd_string c ON c.id = v.category_id
+     UNION ALL
+    SELECT c.string, r.type, r.\"end\" - r.start FROM rocpd_memory_allocate r
+      JOIN rocpd_event v ON v.id = r.event_id LEFT JOIN rocpd_string c ON c.id = v.category_id)";
+const SUMS: &str = "SELECT domain, name, count(*), sum(ns) AS total, avg(ns), min(ns), max(ns) FROM timed GROUP BY 1, 2 ORDER BY 4 DESC";
+const PERCENTILES: &str = ",
+ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY domain, name ORDER BY ns) AS k,
+           count(*) OVER (PARTITION BY domain, name) AS n FROM timed)
+SELECT domain, name, count(*), sum(ns) AS total, avg(ns), min(ns), max(ns),
+       max(CASE WHEN k = (n * 50 + 99) / 100 THEN ns END), max(CASE WHEN k = (n * 95 + 99) / 100 THEN ns END),
+       max(CASE WHEN k = (n * 99 + 99) / 100 THEN ns END)
+  FROM ranked GROUP BY 1, 2 ORDER BY 4 DESC";
+
+/// `rpd-report summary` beside SQLite
+#[derive(Parser)]
+#[command(name = "ci/bench report")]
+struct Arguments {
+    /// Rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Events of each of the eight ranks
+    #[arg(long)]
+    events: Option<usize>,
+    /// Where the database is written; in a folder in it, which is removed [default: target/bench-report]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Passed by cargo bench; without it, a short run
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What is timed.
+#[derive(Clone, Copy)]
+enum Contestant {
+    Report,
+    Sums,
+    Percentiles,
+}
+
+const CONTESTANTS: [(Contestant, &str); 3] = [
+    (Contestant::Report, "rpd-report summary"),
+    (Contestant::Sums, "SQL: counts, sums, extremes"),
+    (Contestant::Percentiles, "SQL: the same and percentiles"),
+];
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("report: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let rounds = arguments.rounds.unwrap_or(if arguments.bench { 15 } else { 2 }).max(2);
+    let place = arguments.dir.clone().unwrap_or_else(|| repository().join("target/bench-report"));
+    std::fs::create_dir_all(&place)?;
+    let folder = tempfile::Builder::new().prefix("report-").tempdir_in(&place)?;
+    let events = arguments.events.unwrap_or(if arguments.bench { 500_000 } else { 1_000 });
+    let database = write_database(folder.path(), events)?;
+    let rows = count_rows(&database)?;
+    println!("{rounds} rounds, {rows} rows with times. {}", machine(folder.path()));
+    for (contestant, _) in CONTESTANTS {
+        time_turn(contestant, &database)?;
+    }
+    let mut seconds: [Vec<f64>; 3] = Default::default();
+    for round in 0..rounds {
+        for turn in 0..CONTESTANTS.len() {
+            let at = (round + turn) % CONTESTANTS.len();
+            seconds[at].push(time_turn(CONTESTANTS[at].0, &database)?);
+        }
+        eprintln!("round {} of {rounds}", round + 1);
+    }
+    println!("\n| | seconds | times the report: mean and 95 % interval |");
+    println!("|---|--:|--:|");
+    for (at, (_, name)) in CONTESTANTS.iter().enumerate() {
+        let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
+        println!("| {name} | {:.3} | {} |", median(seconds[at].iter().copied()), RatioInterval::of(ratios));
+    }
+    Ok(())
+}
+
+/// Writes and merges a run of eight ranks.
+fn write_database(folder: &Path, events: usize) -> Result<PathBuf, Box<dyn Error>> {
+    let run = BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
+    let shards = write_bulk_shards(&folder.join("runs"), &run)?;
+    let database = folder.join("run.db");
+    let _ = rpd_merge().limit(LIMIT).arg("--quiet").arg("-o").arg(&database).args(&shards).run().success();
+    Ok(database)
+}
+
+fn count_rows(database: &Path) -> Result<i64, rusqlite::Error> {
+    let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.query_row(&format!("{TIMED} SELECT count(*) FROM timed"), [], |row| row.get(0))
+}
+
+/// Returns the seconds of a turn.
+fn time_turn(contestant: Contestant, database: &Path) -> Result<f64, Box<dyn Error>> {
+    let began = Instant::now();
+    let query = match contestant {
+        Contestant::Report => {
+            let job = Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--format", "csv"]);
+            let outcome = job.arg(database).run();
+            let seconds = began.elapsed().as_secs_f64();
+            return if outcome.code() == Some(0) { Ok(seconds) } else { Err(outcome.to_string().into()) };
+        }
+        Contestant::Sums => format!("{TIMED} {SUMS}"),
+        Contestant::Percentiles => format!("{TIMED} {PERCENTILES}"),
+    };
+    let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut statement = connection.prepare(&query)?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(began.elapsed().as_secs_f64())
+}
