@@ -52,7 +52,34 @@ pub struct JobFinding {
     pub cost: DelayCost,
 }
 
+/// Work of a thread under one label.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StepWork {
+    /// Label; `None` for all those that are not told apart.
+    pub label: Option<u32>,
+    /// Mean in a step, ns.
+    pub step_ns: f64,
+    /// Typical mean in a step, ns.
+    pub typical_ns: f64,
+}
+
 impl WaitAnalysis<'_> {
+    /// Returns the work of a thread in the steps by label, the one that exceeds the typical work most first.
+    pub fn step_work(&self, timeline: u32) -> Vec<StepWork> {
+        let (table, steps) = (&self.table, f64::from(self.graph.job.steps.max(1)));
+        let mean = |ns: &dyn Fn(usize) -> u64| table.step_blocks().map(ns).sum::<u64>() as f64 / steps;
+        let of_slot = |slot| StepWork {
+            label: self.times.label(slot),
+            step_ns: mean(&|block| table.ns(timeline as usize, block, slot)),
+            typical_ns: mean(&|block| table.typical_ns(block, slot)),
+        };
+        let mut work: Vec<StepWork> = (0..SLOTS).map(of_slot).filter(|work| work.step_ns > 0.0).collect();
+        work.sort_by(|one, other| {
+            (other.step_ns - other.typical_ns).total_cmp(&(one.step_ns - one.typical_ns))
+        });
+        work
+    }
+
     /// Describes the threads that are named, the one with the longest excess first.
     pub(crate) fn finding(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> JobFinding {
         let (table, steps) = (&self.table, f64::from(self.graph.job.steps));

@@ -32,7 +32,7 @@ pub use critical_path::{CriticalPath, PathPiece};
 pub use delay_costs::{DelayCost, DelayCosts, LabelCost};
 pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 pub use excess::StepPattern;
-pub use finding::{FindingSubject, JobFinding};
+pub use finding::{FindingSubject, JobFinding, StepWork};
 pub use instances::InstanceCounts;
 pub use job_calls::{
     ANY, BegunOperation, Call, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,

@@ -61,7 +61,14 @@ pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
     }
     unavailable.extend(table.unknown_values(&REASONS));
     let clock = format!("times are those of {}", run.database.clock());
-    Report { subject: "clocks", run: run.head(), tables: vec![table], notes: vec![clock], unavailable }
+    Report {
+        subject: "clocks",
+        run: run.head(),
+        tables: vec![table],
+        notes: vec![clock],
+        unavailable,
+        screen: None,
+    }
 }
 
 fn clock_domains(run: &ReportRun) -> Vec<Json> {

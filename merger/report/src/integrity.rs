@@ -65,7 +65,14 @@ pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Report {
         (None, true) => "nothing is missing".to_owned(),
         (None, false) => "the run is complete".to_owned(),
     };
-    Report { subject: "integrity", run: run.head(), tables: vec![table], notes: vec![note], unavailable }
+    Report {
+        subject: "integrity",
+        run: run.head(),
+        tables: vec![table],
+        notes: vec![note],
+        unavailable,
+        screen: None,
+    }
 }
 
 /// Returns why the run is incomplete, in a few words; `None` if no rank, file or row is missing.

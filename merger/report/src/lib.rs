@@ -3,12 +3,15 @@
 //! [`CommandLine`] holds the options of a program call, and [`run()`] executes it: it opens the run, makes the report of
 //! a subcommand, and prints it. A subcommand is a room that returns a [`report::Report`] of tables.
 
+mod blame;
 mod clocks;
 mod collectives;
+mod efficiency;
 mod input;
 mod integrity;
 mod options;
 mod overview;
+mod path;
 mod print;
 mod ranks;
 mod report;
@@ -16,6 +19,8 @@ mod rows;
 mod run;
 mod statistics;
 mod summary;
+mod waiting;
+mod what_if;
 
 pub use options::CommandLine;
 pub use run::run;

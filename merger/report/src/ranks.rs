@@ -66,7 +66,7 @@ pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, F
     }
     let unavailable = table.unknown_values(&REASONS);
     let run = RunHead { span, ..run.head() };
-    Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable })
+    Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable, screen: None })
 }
 
 /// Times of the processes of a rank.

@@ -1,15 +1,19 @@
 //! Runs a program call to its exit code.
 
+use crate::blame::report_blame;
 use crate::clocks::report_clocks;
 use crate::collectives::report_collectives;
+use crate::efficiency::report_efficiency;
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, report_integrity};
 use crate::options::{CommandLine, OutputFormat, Subject};
 use crate::overview::report_overview;
+use crate::path::report_path;
 use crate::print::print;
 use crate::ranks::report_ranks;
 use crate::report::Report;
 use crate::summary::{SummaryRows, report_summary};
+use crate::what_if::{WhatIfSubject, report_what_if};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
 use rpd_output_file::InterruptWatch;
@@ -54,6 +58,13 @@ fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
         Some(Subject::Summary { .. }) => report_summary(run, SummaryRows::WholeRun, max_rows),
         Some(Subject::Ranks(_)) => report_ranks(run, max_rows),
         Some(Subject::Collectives(_)) => report_collectives(run, max_rows),
+        Some(Subject::Blame { rank, .. }) => report_blame(run, *rank, max_rows),
+        Some(Subject::WhatIf { rank, node, range, .. }) => {
+            let subject = WhatIfSubject { rank: *rank, node: node.clone(), range: range.clone() };
+            report_what_if(run, &subject, max_rows)
+        }
+        Some(Subject::Path(_)) => report_path(run, max_rows),
+        Some(Subject::Efficiency(_)) => report_efficiency(run, max_rows),
         Some(Subject::Clocks(_)) => Ok(report_clocks(run, max_rows)),
         Some(Subject::Integrity(_)) => Ok(report_integrity(run, max_rows)),
     }

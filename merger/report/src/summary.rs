@@ -71,7 +71,7 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
         unavailable.push(Unavailable::new("summary", "the selected part of the run has no rows with times"));
     }
     let run = RunHead { span, ..run.head() };
-    Ok(Report { subject: "summary", run, tables: vec![table], notes, unavailable })
+    Ok(Report { subject: "summary", run, tables: vec![table], notes, unavailable, screen: None })
 }
 
 /// A name within its group, in numbers.

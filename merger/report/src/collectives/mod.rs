@@ -62,7 +62,7 @@ pub(crate) fn report_collectives(run: &ReportRun, max_rows: usize) -> Result<Rep
         unavailable.push(Unavailable::new("collectives.function", reason));
     }
     let run = RunHead { span, ..run.head() };
-    Ok(Report { subject: "collectives", run, tables: vec![table], notes, unavailable })
+    Ok(Report { subject: "collectives", run, tables: vec![table], notes, unavailable, screen: None })
 }
 
 /// What the calls of a line have in common: communicator, function, bytes.

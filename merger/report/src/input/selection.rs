@@ -51,6 +51,12 @@ impl Selection {
         self.from.is_none_or(|from| from <= start) && self.to.is_none_or(|to| start < to)
     }
 
+    /// Returns the window, ns in job time: its first time and the first time after it. `None` selects all.
+    pub(crate) fn window_ns(&self) -> Option<(i64, i64)> {
+        let is_limited = self.from.is_some() || self.to.is_some();
+        is_limited.then_some((self.from.unwrap_or(i64::MIN), self.to.unwrap_or(i64::MAX)))
+    }
+
     /// Returns whether a range marks a step: it has the name of `--step`, with or without a number after it.
     pub(crate) fn is_step(&self, name: &str) -> bool {
         let Some(after) = self.step.as_deref().and_then(|step| name.strip_prefix(step)) else { return false };

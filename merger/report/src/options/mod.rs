@@ -8,7 +8,9 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   rpd-report                             the newest run below ./rpd-out
-  rpd-report rpd-out/4711.0              one run: its times by rank and by name
+  rpd-report rpd-out/4711.0              one run: which rank the others wait for
+  rpd-report blame --rank 13 RUN         the work of rank 13 beside that of the others
+  rpd-report whatif --node gpu001 RUN    how much shorter the run would be without the slowness of a node
   rpd-report summary --top 20 trace.db   the names with the most time
   rpd-report summary --by-rank --ranks 0,8-15 RUN
                                          the same for some ranks, each by itself
@@ -22,7 +24,7 @@ Inputs are all that rpd-merge reads. What is not merged yet is merged into a tem
 Exit codes: 0 reported; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
 input; 5 the output cannot be written; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
 
-/// Reports where the time of a run went
+/// Reports which rank the others wait for, what it costs, and where the time of a run went
 ///
 /// Reads a merged database, or merges the inputs first. What was not recorded is always reported.
 #[derive(Parser, Debug, Clone)]
@@ -72,6 +74,35 @@ pub(crate) enum Subject {
     Ranks(SubjectInputs),
     /// Collectives of MPI and RCCL by communicator, function and size: durations, and the skew of their ranks
     Collectives(SubjectInputs),
+    /// What each rank causes: its own work, how long others waited for it, and the gain by typical work
+    Blame {
+        /// The work of this rank, beside what is typical of all ranks
+        #[arg(long, value_name = "RANK")]
+        rank: Option<u32>,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
+    },
+    /// How much shorter the run would be if work took as long as is typical of the ranks
+    #[command(name = "whatif")]
+    WhatIf {
+        /// Work of this rank
+        #[arg(long, value_name = "RANK", conflicts_with = "node")]
+        rank: Option<u32>,
+        /// Work of all ranks of this node, by host name
+        #[arg(long, value_name = "HOST")]
+        node: Option<String>,
+        /// Work in ranges of this name only
+        #[arg(long, value_name = "NAME")]
+        range: Option<String>,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
+    },
+    /// The critical path: the work and calls, over all ranks, that determined the length of the run
+    Path(SubjectInputs),
+    /// Load balance, serialization and transfer: the factors of the parallel efficiency
+    Efficiency(SubjectInputs),
     /// How the clocks of the nodes were aligned, and the error bounds of times
     Clocks(SubjectInputs),
     /// What is missing in the run: ranks, files, rows, matches
@@ -91,6 +122,10 @@ impl Subject {
     fn inputs(&self) -> &[PathBuf] {
         match self {
             Subject::Summary { inputs, .. }
+            | Subject::Blame { inputs, .. }
+            | Subject::WhatIf { inputs, .. }
+            | Subject::Path(inputs)
+            | Subject::Efficiency(inputs)
             | Subject::Ranks(inputs)
             | Subject::Collectives(inputs)
             | Subject::Clocks(inputs)

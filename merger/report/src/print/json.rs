@@ -24,6 +24,9 @@ pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
         "start_ns": start, "length_ns": length,
     });
     insert("run", run);
+    for (key, value) in report.screen.iter().flat_map(|screen| &screen.json) {
+        insert(key, value.clone());
+    }
     report.tables.iter().for_each(|table| insert(table.key, rows(table)));
     insert("omitted", json!(report.tables.iter().map(|table| table.omitted).sum::<u64>()));
     insert("notes", json!(report.notes));

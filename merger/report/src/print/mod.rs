@@ -8,6 +8,7 @@ mod text;
 use crate::options::OutputFormat;
 use crate::report::Report;
 use csv_table::csv_table;
+pub(crate) use cut::cut_middle;
 use json::json_object;
 use rpd_console::Failure;
 use rpd_console::wording::one_line;

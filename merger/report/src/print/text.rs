@@ -7,6 +7,10 @@ use rpd_console::wording::{counted, one_line};
 
 /// Maximum number of characters in a cell.
 const MAX_CHARS: usize = 60;
+/// Maximum number of characters in a line of the first screen.
+const MAX_LINE: usize = 120;
+/// Width of the labels of the first screen.
+const LABEL_WIDTH: usize = 12;
 /// Spaces between columns.
 const GAP: u16 = 2;
 
@@ -22,6 +26,11 @@ pub(super) enum TableStyle {
 /// Returns the report as lines. No name in it can contain control characters.
 pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
     let mut text = one_line(&cut_middle(&head_line(&report.run), 2 * MAX_CHARS)) + "\n";
+    if let Some(screen) = &report.screen {
+        text.push('\n');
+        screen.lines.iter().for_each(|(label, line)| text += &screen_line(label, &one_line(line), style));
+        return text;
+    }
     for table in report.tables.iter().filter(|table| !table.rows.is_empty()) {
         text.push('\n');
         text += &table_text(table, style);
@@ -43,6 +52,32 @@ pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
         };
     }
     text
+}
+
+/// Returns a line of the first screen, broken where it is too long.
+fn screen_line(label: &str, text: &str, style: TableStyle) -> String {
+    if style == TableStyle::Markdown {
+        return format!("* {label}: {}\n", markdown(text));
+    }
+    let is_verdict = label.chars().all(|character| !character.is_lowercase());
+    let mut line = format!("{label:<LABEL_WIDTH$} ");
+    if is_verdict && style == TableStyle::Coloured {
+        line = line.replacen(label, &format!("\x1b[1m{label}\x1b[0m"), 1);
+    }
+    let mut width = label.len().max(LABEL_WIDTH) + 1;
+    for (number, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if number > 0 && width + 1 + length > MAX_LINE {
+            line += &format!("\n{:LABEL_WIDTH$} ", "");
+            width = LABEL_WIDTH + 1;
+        } else if number > 0 {
+            line.push(' ');
+            width += 1;
+        }
+        line += word;
+        width += length;
+    }
+    line + "\n"
 }
 
 /// Returns the line between a table of a style and what follows.
@@ -134,7 +169,14 @@ mod tests {
         let run =
             RunHead { id: "7\x07".to_owned(), ranks: 2, nodes: 1, processes: 2, span: Some((5, 2_005)) };
         let unavailable = vec![Unavailable::new("t", "no\nreason")];
-        Report { subject: "t", run, tables: vec![table], notes: vec!["a note".to_owned()], unavailable }
+        Report {
+            subject: "t",
+            run,
+            tables: vec![table],
+            notes: vec!["a note".to_owned()],
+            unavailable,
+            screen: None,
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod cell;
 
 pub(crate) use cell::Cell;
 
+use serde_json::{Map, Value as Json};
+
 /// A report.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -14,6 +16,17 @@ pub(crate) struct Report {
     /// Facts that may surprise the reader.
     pub(crate) notes: Vec<String>,
     pub(crate) unavailable: Vec<Unavailable>,
+    /// What people see instead of the tables.
+    pub(crate) screen: Option<VerdictScreen>,
+}
+
+/// The verdict on a run.
+#[derive(Debug)]
+pub(crate) struct VerdictScreen {
+    /// Lines of a label and a text, the first of them the verdict.
+    pub(crate) lines: Vec<(&'static str, String)>,
+    /// Keys of the JSON object.
+    pub(crate) json: Map<String, Json>,
 }
 
 /// What is reported about the run itself.

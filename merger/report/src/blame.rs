@@ -1,0 +1,106 @@
+//! What each rank causes: `rpd-report blame`; with `--rank`, each kind of work of one rank beside that of the others.
+
+use crate::input::ReportRun;
+use crate::report::{Cell, Report, ReportTable, Unavailable};
+use crate::waiting::{AnalysedRun, label_text, limit_reason, missing_reasons, process_of, with_analysis};
+use rpd_console::Failure;
+
+const RANK_COLUMNS: [(&str, &str); 11] = [
+    ("rank", "rank"),
+    ("host", "host"),
+    ("gpu", "GPU"),
+    ("work_ns", "work"),
+    ("waited_ns", "waits"),
+    ("communication_ns", "communicates"),
+    ("caused_direct_ns", "others wait"),
+    ("caused_propagated_ns", "by way of others"),
+    ("gain_ns", "gain"),
+    ("gain_error_bound_ns", "+-"),
+    ("largest_cause", "most by"),
+];
+
+const LABEL_COLUMNS: [(&str, &str); 5] = [
+    ("label", "work"),
+    ("step_ns", "a step"),
+    ("typical_step_ns", "typical"),
+    ("caused_direct_ns", "others wait"),
+    ("caused_propagated_ns", "by way of others"),
+];
+
+/// Makes the report of all ranks, or of the work of one.
+pub(crate) fn report_blame(run: &ReportRun, rank: Option<u32>, max_rows: usize) -> Result<Report, Failure> {
+    with_analysis(run, |found| {
+        let table = match rank {
+            None => rank_table(found, max_rows),
+            Some(rank) => label_table(found, rank, max_rows)?,
+        };
+        let mut unavailable = missing_reasons(found.calls);
+        if rank.is_none() {
+            let reason = "the gain is computed for the ranks that caused the most waiting";
+            unavailable.push(Unavailable::new("blame.gain_ns", reason));
+        }
+        let notes = found.diagnosis.limits.iter().map(limit_reason);
+        let notes = notes.map(|reason| format!("these figures do not name a rank: {reason}")).collect();
+        Ok(Report {
+            subject: "blame",
+            run: run.head(),
+            tables: vec![table],
+            notes,
+            unavailable,
+            screen: None,
+        })
+    })
+}
+
+fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
+    let mut table = ReportTable::new("blame", &RANK_COLUMNS);
+    let mut timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).collect();
+    let caused = |timeline: u32| found.costs.of_timeline(timeline as usize).total_ns();
+    timelines.sort_by(|one, other| caused(*other).total_cmp(&caused(*one)).then(one.cmp(other)));
+    for timeline in timelines {
+        let times = found.analysis.timeline_times(timeline as usize);
+        let cost = found.costs.of_timeline(timeline as usize);
+        let gain = found.diagnosis.largest.iter().find(|(of, _)| *of == timeline).map(|(_, gain)| *gain);
+        let process = process_of(found.calls, timeline);
+        let first = found.costs.by_label.get(timeline as usize).and_then(|labels| labels.first());
+        let time = |ns: u64| Cell::Nanoseconds(i64::try_from(ns).unwrap_or(i64::MAX));
+        let row = vec![
+            Cell::known(process.and_then(|process| process.rank), |rank| Cell::Count(rank.into())),
+            Cell::known(process, |process| Cell::Text(process.host.clone())),
+            Cell::known(process.and_then(|process| process.gpu.clone()), Cell::Text),
+            time(times.work_ns),
+            time(times.waited_ns),
+            time(times.transfer_ns),
+            Cell::Nanoseconds(cost.direct_ns as i64),
+            Cell::Nanoseconds(cost.propagated_ns as i64),
+            Cell::known(gain, |gain| Cell::Nanoseconds(gain.ns)),
+            Cell::known(gain, |gain| Cell::Nanoseconds(gain.error_bound_ns)),
+            Cell::known(first, |first| Cell::Text(label_text(found.calls, first.label))),
+        ];
+        table.push_up_to(max_rows, row);
+    }
+    table
+}
+
+fn label_table(found: &AnalysedRun<'_>, rank: u32, max_rows: usize) -> Result<ReportTable, Failure> {
+    let is_of_rank =
+        |timeline: &u32| process_of(found.calls, *timeline).and_then(|process| process.rank) == Some(rank);
+    let Some(timeline) = (0..found.calls.job.timelines.len() as u32).find(is_of_rank) else {
+        return Err(Failure::usage(format!("no calls of rank {rank} were recorded; check --rank")));
+    };
+    let mut table = ReportTable::new("blame", &LABEL_COLUMNS);
+    for work in found.analysis.step_work(timeline) {
+        let costs = found.costs.by_label.get(timeline as usize).into_iter().flatten();
+        let cost =
+            costs.filter(|cost| cost.label == work.label).map(|cost| cost.cost).next().unwrap_or_default();
+        let row = vec![
+            Cell::Text(label_text(found.calls, work.label)),
+            Cell::Nanoseconds(work.step_ns as i64),
+            Cell::Nanoseconds(work.typical_ns as i64),
+            Cell::Nanoseconds(cost.direct_ns as i64),
+            Cell::Nanoseconds(cost.propagated_ns as i64),
+        ];
+        table.push_up_to(max_rows, row);
+    }
+    Ok(table)
+}

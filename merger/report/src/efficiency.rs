@@ -1,0 +1,41 @@
+//! The efficiency of the run by the factors of the POP project: `rpd-report efficiency`.
+
+use crate::input::ReportRun;
+use crate::report::{Cell, Report, ReportTable, Unavailable};
+use crate::waiting::{missing_reasons, with_analysis};
+use rpd_console::Failure;
+
+const COLUMNS: [(&str, &str); 4] = [
+    ("parallel", "parallel"),
+    ("load_balance", "load balance"),
+    ("serialization", "serialization"),
+    ("transfer", "transfer"),
+];
+
+/// Makes the report.
+pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+    with_analysis(run, |found| {
+        let efficiency = found.analysis.efficiency();
+        let mut table = ReportTable::new("efficiency", &COLUMNS);
+        let mut unavailable = missing_reasons(found.calls);
+        if found.calls.job.timelines.is_empty() {
+            unavailable.push(Unavailable::new("efficiency", "no calls to MPI were recorded"));
+        } else {
+            let row = vec![
+                Cell::Ratio(efficiency.parallel),
+                Cell::Ratio(efficiency.load_balance),
+                Cell::known(efficiency.serialization, Cell::Ratio),
+                Cell::known(efficiency.transfer, Cell::Ratio),
+            ];
+            table.push_up_to(max_rows, row);
+        }
+        if efficiency.serialization.is_none() {
+            let reason = "less than 95 % of the messages and collectives match";
+            unavailable.push(Unavailable::new("efficiency.serialization", reason));
+            unavailable.push(Unavailable::new("efficiency.transfer", reason));
+        }
+        let note = "parallel = load balance x serialization x transfer; work on GPUs is not in it".to_owned();
+        let (tables, notes) = (vec![table], vec![note]);
+        Ok(Report { subject: "efficiency", run: run.head(), tables, notes, unavailable, screen: None })
+    })
+}

@@ -1,0 +1,302 @@
+//! The verdict on a run: in sentences, and for machines.
+
+use super::AnalysedRun;
+use super::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
+use super::why_not::limit_reason;
+use rpd_calls::CallLabel;
+use rpd_console::wording::{duration, grouped};
+use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
+use serde_json::{Map, Value as Json, json};
+
+/// Minimum share of the run that start-up must take to be reported.
+const MIN_START_UP: f64 = 0.01;
+/// Maximum number of functions that are named in which ranks waited.
+const MAX_FUNCTIONS: usize = 3;
+
+/// The verdict as lines of a label and a text, the first of them the verdict itself, and as keys of the JSON object.
+pub(crate) struct VerdictLines {
+    pub(crate) lines: Vec<(&'static str, String)>,
+    pub(crate) json: Map<String, Json>,
+}
+
+/// Returns the verdict on a run.
+pub(crate) fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
+    let diagnosis = &found.diagnosis;
+    let mut lines = vec![headline(found)];
+    if let Some(finding) = diagnosis.findings.first() {
+        lines.extend(finding_lines(found, finding));
+    }
+    let start_up = diagnosis.gain_of_start_up;
+    if share(found, start_up.ns) >= MIN_START_UP && diagnosis.verdict != JobVerdict::CannotTell {
+        let text = format!(
+            "before the first step, ranks work unequally; with equal work the run would be {} shorter, {}",
+            with_error(start_up),
+            percent(share(found, start_up.ns))
+        );
+        lines.push(("start-up", text));
+    }
+    lines.extend(time_lines(found));
+    let mut json = Map::new();
+    json.insert("verdict".to_owned(), json!(verdict_key(diagnosis.verdict)));
+    let findings: Vec<Json> = diagnosis.findings.iter().map(|finding| finding_json(found, finding)).collect();
+    json.insert("findings".to_owned(), json!(findings));
+    let reasons: Vec<String> = diagnosis.limits.iter().map(limit_reason).collect();
+    json.insert("reasons".to_owned(), json!(reasons));
+    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
+    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
+    json.insert("efficiency".to_owned(), efficiency_json(found));
+    json.insert("steps".to_owned(), steps_json(found));
+    json.insert("messages".to_owned(), messages_json(found));
+    VerdictLines { lines, json }
+}
+
+fn verdict_key(verdict: JobVerdict) -> &'static str {
+    match verdict {
+        JobVerdict::Slow => "slow",
+        JobVerdict::Serial => "serial",
+        JobVerdict::NoSingleCause => "no_single_cause",
+        JobVerdict::Balanced => "balanced",
+        JobVerdict::CannotTell => "cannot_tell",
+    }
+}
+
+fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
+    let diagnosis = &found.diagnosis;
+    let all = diagnosis.gain_of_all;
+    let of_all = format!("{} ({})", with_error(all), percent(share(found, all.ns)));
+    let largest = diagnosis.largest.first().map_or(String::new(), |(timeline, gain)| {
+        let name = timeline_text(found.calls, *timeline);
+        format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
+    });
+    match (diagnosis.verdict, diagnosis.findings.first()) {
+        (JobVerdict::Slow | JobVerdict::Serial, Some(finding)) => {
+            let is_serial = diagnosis.verdict == JobVerdict::Serial;
+            (if is_serial { "SERIAL" } else { "SLOW" }, finding_headline(found, finding, is_serial))
+        }
+        (JobVerdict::Balanced, _) => {
+            ("BALANCED", format!("equal work of all ranks in each step would save less than 1 %: {of_all}"))
+        }
+        (JobVerdict::CannotTell, _) => {
+            let reasons: Vec<String> = diagnosis.limits.iter().map(limit_reason).collect();
+            ("CANNOT TELL", format!("which rank the others wait for: {}", reasons.join("; ")))
+        }
+        _ => {
+            let text = format!("no rank stands out; equal work of all ranks would save {of_all}{largest}");
+            ("NO SINGLE CAUSE", text)
+        }
+    }
+}
+
+fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bool) -> String {
+    let subject = subject_text(found, &finding.subject);
+    let is_one =
+        matches!(finding.subject.timelines(), [_]) || matches!(finding.subject, FindingSubject::Node { .. });
+    let delays = if is_one { "delays" } else { "delay" };
+    let length = found.analysis.replayed_ns().saturating_sub(finding.gain.ns);
+    let work = label_text(found.calls, finding.label);
+    let share = percent(share(found, finding.gain.ns));
+    let error = duration(finding.gain.error_bound_ns);
+    if is_serial {
+        return format!(
+            "{subject} alone does work ({work}) for which the others wait: at most {} ({share}) could be saved",
+            with_error(finding.gain)
+        );
+    }
+    let most = if finding.is_at_most { "at least " } else { "" };
+    format!(
+        "{subject} {delays} the others; with the work that is typical of a rank, the run would take {most}{} (+- {error}), \
+         {share} less",
+        duration(length)
+    )
+}
+
+fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static str, String)> {
+    let pattern = match finding.pattern {
+        StepPattern::Steady => String::new(),
+        StepPattern::Stretch { from, to } => {
+            format!(", from step {} to step {}", grouped(from.into()), grouped(to.into()))
+        }
+        StepPattern::Periodic { every } => format!(", every {} steps", grouped(every.into())),
+        StepPattern::Irregular => ", irregularly".to_owned(),
+    };
+    let place = format!(
+        "{}: {} a step, typically {}; longer in {} of the steps{pattern}",
+        label_text(found.calls, finding.label),
+        duration(finding.label_ns as i64),
+        duration(finding.typical_ns as i64),
+        percent(finding.share_of_steps)
+    );
+    let total = finding.cost.total_ns();
+    let reach = format!(
+        "other ranks waited {} in all for it: {} directly ({}), {} by way of ranks that waited themselves",
+        duration(total as i64),
+        percent(finding.cost.direct_ns / total.max(1.0)),
+        functions(found, &finding.subject),
+        percent(finding.cost.propagated_ns / total.max(1.0))
+    );
+    vec![("where", place), ("reaches", reach), ("cause", "not examined by this version".to_owned())]
+}
+
+/// Names the functions in which others waited directly, with their shares.
+fn functions(found: &AnalysedRun<'_>, subject: &FindingSubject) -> String {
+    let waits: Vec<(u32, f64)> = waited_in(found, subject);
+    let all: f64 = waits.iter().map(|(_, ns)| ns).sum();
+    let named = waits.iter().take(MAX_FUNCTIONS).map(|(label, ns)| {
+        format!("{} {}", label_text(found.calls, Some(*label)), percent(ns / all.max(1.0)))
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { "in no call".to_owned() } else { named.join(", ") }
+}
+
+/// Returns the direct waiting for a subject by function, the largest first.
+fn waited_in(found: &AnalysedRun<'_>, subject: &FindingSubject) -> Vec<(u32, f64)> {
+    let mut by_function: Vec<(u32, f64)> = Vec::new();
+    for (cause, function, ns) in &found.costs.waited_in {
+        if !subject.timelines().contains(cause) {
+            continue;
+        }
+        match by_function.iter_mut().find(|(known, _)| known == function) {
+            Some((_, sum)) => *sum += ns,
+            None => by_function.push((*function, *ns)),
+        }
+    }
+    by_function.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    by_function
+}
+
+fn time_lines(found: &AnalysedRun<'_>) -> Vec<(&'static str, String)> {
+    if found.calls.job.timelines.is_empty() {
+        return Vec::new();
+    }
+    let mut sums = [0.0; 4];
+    for timeline in 0..found.calls.job.timelines.len() {
+        let times = found.analysis.timeline_times(timeline);
+        let parts = [times.work_ns, times.waited_ns, times.transfer_ns, times.length_ns];
+        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
+    }
+    let [work, waited, transfer, length] = sums;
+    let part = |ns: f64| percent(ns / length.max(1.0));
+    let mut lines = Vec::new();
+    if found.diagnosis.limits.is_empty() {
+        let text = format!("work {}, waiting {}, communication {}", part(work), part(waited), part(transfer));
+        lines.push(("time", text));
+    }
+    let efficiency = found.analysis.efficiency();
+    if let (Some(serialization), Some(transfer)) = (efficiency.serialization, efficiency.transfer) {
+        let text = format!(
+            "{:.2} = load balance {:.2} x serialization {serialization:.2} x transfer {transfer:.2}",
+            efficiency.parallel, efficiency.load_balance
+        );
+        lines.push(("efficiency", text));
+    }
+    lines
+}
+
+fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
+    let timelines = finding.subject.timelines();
+    let (pattern, from, to, every) = match finding.pattern {
+        StepPattern::Steady => ("steady", None, None, None),
+        StepPattern::Stretch { from, to } => ("stretch", Some(from), Some(to), None),
+        StepPattern::Periodic { every } => ("periodic", None, None, Some(every)),
+        StepPattern::Irregular => ("irregular", None, None, None),
+    };
+    let kind = match finding.subject {
+        FindingSubject::Node { .. } => "node",
+        FindingSubject::Timelines(_) => "straggler",
+    };
+    let functions: Vec<Json> = waited_in(found, &finding.subject)
+        .iter()
+        .map(|(label, ns)| json!({ "call": label_text(found.calls, Some(*label)), "ns": *ns as i64 }))
+        .collect();
+    json!({
+        "kind": kind,
+        "subject": {
+            "ranks": ranks_of(found.calls, timelines),
+            "hosts": hosts_of(found.calls, timelines),
+            "gpus": gpus_of(found.calls, timelines),
+        },
+        "label": label_json(found, finding.label),
+        "step_ns": finding.label_ns as i64,
+        "typical_step_ns": finding.typical_ns as i64,
+        "when": {
+            "pattern": pattern, "first_step": from, "last_step": to, "every": every,
+            "share_of_steps": finding.share_of_steps,
+        },
+        "gain": gain_json(found, finding.gain, finding.is_at_most),
+        "caused": {
+            "direct_ns": finding.cost.direct_ns as i64,
+            "propagated_ns": finding.cost.propagated_ns as i64,
+            "direct_in": functions,
+        },
+    })
+}
+
+fn label_json(found: &AnalysedRun<'_>, label: Option<u32>) -> Json {
+    match label.and_then(|label| found.calls.labels.get(label as usize)) {
+        Some(CallLabel::Range(name)) => json!({ "kind": "range", "name": name }),
+        Some(CallLabel::Function(name)) => json!({ "kind": "call", "name": name }),
+        Some(CallLabel::Between { before, after }) => {
+            json!({ "kind": "between", "name": null, "before": before, "after": after })
+        }
+        Some(CallLabel::Other) | None => json!({ "kind": "other", "name": null }),
+    }
+}
+
+/// Describes a gain for machines: the interval, and whether it is an estimate or an upper limit.
+pub(crate) fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, is_at_most: bool) -> Json {
+    json!({
+        "ns": gain.ns,
+        "low_ns": gain.ns.saturating_sub(gain.error_bound_ns),
+        "high_ns": gain.ns.saturating_add(gain.error_bound_ns),
+        "error_bound_ns": gain.error_bound_ns,
+        "share": share(found, gain.ns),
+        "bound": if is_at_most { "at_most" } else { "estimate" },
+    })
+}
+
+fn efficiency_json(found: &AnalysedRun<'_>) -> Json {
+    let efficiency = found.analysis.efficiency();
+    json!({
+        "parallel": efficiency.parallel,
+        "load_balance": efficiency.load_balance,
+        "serialization": efficiency.serialization,
+        "transfer": efficiency.transfer,
+    })
+}
+
+fn steps_json(found: &AnalysedRun<'_>) -> Json {
+    found.calls.steps.as_ref().map_or(Json::Null, |steps| {
+        let from = match steps.kind {
+            rpd_calls::StepKind::Marker => "marker",
+            rpd_calls::StepKind::Repetition => "repetition",
+            rpd_calls::StepKind::Windows => "windows",
+        };
+        json!({ "from": from, "name": steps.name, "count": steps.count })
+    })
+}
+
+fn messages_json(found: &AnalysedRun<'_>) -> Json {
+    let messages = found.graph.message_counts();
+    json!({
+        "matched": messages.matched,
+        "unmatched_sends": messages.unmatched_sends,
+        "unmatched_receives": messages.unmatched_receives,
+        "ambiguous": messages.ambiguous,
+        "unknown_sources": messages.unknown_sources,
+        "contradicted": messages.contradicted,
+    })
+}
+
+/// Returns a time as a share of the run.
+fn share(found: &AnalysedRun<'_>, ns: i64) -> f64 {
+    ns as f64 / found.analysis.replayed_ns().max(1) as f64
+}
+
+fn with_error(gain: WhatIfGain) -> String {
+    format!("{} (+- {})", duration(gain.ns), duration(gain.error_bound_ns))
+}
+
+/// Formats a ratio, with a decimal below 10 %.
+fn percent(ratio: f64) -> String {
+    if ratio.abs() < 0.095 { format!("{:.1} %", ratio * 100.0) } else { format!("{:.0} %", ratio * 100.0) }
+}
