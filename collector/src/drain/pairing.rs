@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// this; the limit protects against corrupt rings.
 const MAX_OPEN_SPANS: usize = 1 << 18;
 
+/// Maximum number of communicators whose neighbours are kept until their creation is read, per process.
+const MAX_AWAITED_NEIGHBOURS: usize = 1 << 10;
+
 /// Open ranges and calls of a thread, outermost first.
 #[derive(Default)]
 pub(super) struct ThreadSpans {
@@ -189,14 +192,16 @@ impl ProcessPairing {
                 self.communicator(log, thread, time, name, &made, out);
             }
             RingEvent::Neighbours { handle, direction, ranks } => {
-                if self.neighbours.len() < MAX_OPEN_SPANS || self.neighbours.contains_key(&handle) {
-                    let of_one = self.neighbours.entry(handle).or_default();
-                    let list = match direction {
-                        NeighbourDirection::Sources => &mut of_one.sources,
-                        NeighbourDirection::Destinations => &mut of_one.destinations,
-                    };
-                    *list = Some(rank_list(ranks));
+                // Those whose communicator is not created by the next record were left by a full ring.
+                if self.neighbours.len() >= MAX_AWAITED_NEIGHBOURS {
+                    self.neighbours.clear();
                 }
+                let of_one = self.neighbours.entry(handle).or_default();
+                let list = match direction {
+                    NeighbourDirection::Sources => &mut of_one.sources,
+                    NeighbourDirection::Destinations => &mut of_one.destinations,
+                };
+                *list = Some(rank_list(ranks));
             }
             RingEvent::CommunicatorName { library, handle, name } => {
                 let known = self.communicators.get(library, handle, out);

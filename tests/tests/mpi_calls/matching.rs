@@ -64,7 +64,10 @@ fn check_wildcards(run: &Run, trace: &Trace) {
                     let [source, tag, ..] = requested.next().unwrap();
                     assert_eq!(found, [source, tag, 8].map(Some), "rank {rank}: {request:?}");
                 }
-                (peer, tag) => assert_eq!(found, [peer, tag, Some(8)], "rank {rank}: {request:?}"),
+                // Its status is of interest while a receive from any source is pending.
+                (peer, tag) => {
+                    assert!(found == [peer, tag, Some(8)] || found == [None; 3], "rank {rank}: {request:?}")
+                }
             }
         }
         assert_eq!(requested.next(), None, "rank {rank}");

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Metadata tags about clocks, and about collectives that were compared with these clocks.
-const TAGS: [&str; 11] = [
+/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes, whose ids
+/// stay the same.
+const TAGS: [&str; 12] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
@@ -16,6 +17,7 @@ const TAGS: [&str; 11] = [
     "rpd.clock.error_bounds",
     "rpd.clock.repair",
     "rpd.collectives",
+    "rpd.communicators",
     "rpd.late_ranks",
     "rpd.lateness",
     "rpd.former_merges",
