@@ -342,6 +342,9 @@ fn a_window_limits_calls_and_work() {
     let timeline = &calls.job.timelines[0];
     assert_eq!((timeline.start_ns, timeline.end_ns, timeline.calls.len()), (3_000_000, 5_550_000, 4));
     assert_fills(timeline);
+    let window_ns = Some((5_550_000, 3_000_000));
+    let calls = stepped(true).read(&ReadOptions { window_ns, ..ReadOptions::default() });
+    assert_eq!(calls.job.timelines.len(), 0);
 }
 
 #[test]
