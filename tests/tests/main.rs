@@ -50,6 +50,7 @@ mod refused_outputs;
 mod rocpd_input;
 mod rpd_again;
 mod rpd_tables;
+mod run_calls;
 mod run_folders;
 mod running_jobs;
 mod same_inputs;

@@ -86,5 +86,6 @@ impl StepRangeCounter {
 /// Limits a region to a window; `None` if it is outside.
 pub(crate) fn within(region: &RegionRow, window: Option<(i64, i64)>) -> Option<(i64, i64)> {
     let Some((from, to)) = window else { return Some((region.start, region.end)) };
-    (region.start < to && region.end > from).then(|| (region.start.max(from), region.end.min(to)))
+    let is_inside = from < to && region.start < to && region.end > from;
+    is_inside.then(|| (region.start.max(from), region.end.min(to)))
 }

@@ -336,12 +336,29 @@ fn steps_are_found_by_ranges_and_by_repetition() {
 }
 
 #[test]
+fn calls_do_not_depend_on_the_number_of_threads() {
+    let mut run = stepped(true);
+    run.finish();
+    let database = run.open();
+    let read = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| RunCalls::read(&database, &ReadOptions::default()).unwrap())
+    };
+    let alone = read(1);
+    assert_eq!(alone.job.timelines.len(), 2);
+    assert!((2..6).all(|threads| read(threads) == alone));
+}
+
+#[test]
 fn a_window_limits_calls_and_work() {
     let window_ns = Some((3_000_000, 5_550_000));
     let calls = stepped(true).read(&ReadOptions { window_ns, ..ReadOptions::default() });
     let timeline = &calls.job.timelines[0];
     assert_eq!((timeline.start_ns, timeline.end_ns, timeline.calls.len()), (3_000_000, 5_550_000, 4));
     assert_fills(timeline);
+    let window_ns = Some((5_550_000, 3_000_000));
+    let calls = stepped(true).read(&ReadOptions { window_ns, ..ReadOptions::default() });
+    assert_eq!(calls.job.timelines.len(), 0);
 }
 
 #[test]
