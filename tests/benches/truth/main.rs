@@ -109,13 +109,12 @@ fn ask(
     Ok(AnswerLine::new(key, scenario, &answer, began.elapsed()))
 }
 
-/// Scenarios 3, 6 and 18 with 10^7 calls. A step of the stencil has 5 calls, one of the others 2.
+/// Scenarios 3, 6 and 18 with 10^7 calls and without noise. A step of the stencil has 5 calls, one of the others 2.
 fn large_scenarios() -> impl Iterator<Item = Scenario> {
     let sizes = [(ScenarioKind::Stencil, 490), (ScenarioKind::Pipeline, 1_220), (ScenarioKind::Grid, 1_220)];
     sizes.into_iter().map(|(kind, steps)| {
         let drawn = ScenarioSize::drawn(kind, 30);
         let (ranks, ranks_per_node) = (LARGE_RANKS, LARGE_NODE);
-        // A stage of a pipeline that is not longer than its items are many would wait for the first most of the time.
         let size = ScenarioSize { ranks, ranks_per_node, steps, subject: 1_234, noise: 0.0, ..drawn };
         Scenario::sized(kind, size)
     })
