@@ -17,8 +17,6 @@ const MIN_GAIN: f64 = 0.01;
 const MIN_STEPS: usize = 10;
 /// The replay may be off by this share of the run.
 const MAX_REPLAY_OFF: f64 = 0.05;
-/// Minimum share of the attributed waiting that named threads caused.
-const MIN_COST_SHARE: f64 = 0.5;
 /// Up to this many suspects are tried one by one.
 const MAX_TRIED: usize = 8;
 
@@ -112,9 +110,7 @@ impl WaitAnalysis<'_> {
         if named.is_empty() {
             return diagnosis;
         }
-        let total: f64 = (0..self.graph.job.timelines.len()).map(|t| costs.of_timeline(t).total_ns()).sum();
-        let of_named: f64 = named.iter().map(|t| costs.of_timeline(*t as usize).total_ns()).sum();
-        if of_named < MIN_COST_SHARE * total {
+        if !is_among_first_causes(costs, &named) {
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
             return diagnosis;
@@ -221,4 +217,13 @@ impl WaitAnalysis<'_> {
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }
+}
+
+/// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
+fn is_among_first_causes(costs: &DelayCosts, named: &[u32]) -> bool {
+    let mut by_cost: Vec<u32> = (0..costs.by_label.len() as u32).collect();
+    let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
+    by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
+    by_cost.truncate(named.len() + 1);
+    named.iter().all(|timeline| by_cost.contains(timeline) && cost(timeline) > 0.0)
 }

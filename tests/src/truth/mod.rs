@@ -20,6 +20,8 @@ mod program;
 mod random_program;
 mod ranks;
 mod recorder;
+mod row_recorder;
+mod run_shards;
 mod scenario;
 mod scenario_kind;
 mod scenarios;
@@ -36,6 +38,7 @@ pub use random_program::{RandomProgramSize, random_program};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
+pub use run_shards::write_scenario;
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};

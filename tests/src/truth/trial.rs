@@ -55,13 +55,13 @@ impl RecordTreatment {
 }
 
 /// Calls that a full ring drops at once.
-const BURST_CALLS: (i64, i64) = (4, 24);
+const BURST_CALLS: (i64, i64) = (2, 24);
 
-/// Draws bursts of dropped calls in a quarter of the ranks.
+/// Draws bursts of dropped calls, one or more, in up to a quarter of the ranks.
 fn drawn_drops(scenario: &Scenario) -> Vec<DroppedCalls> {
     let mut random = RandomSource::new(&[scenario.size.seed, 29]);
     let calls = i64::from(scenario.program.steps).max(40);
-    let count = scenario.program.ranks.div_ceil(4);
+    let count = 1 + random.index(scenario.program.ranks.div_ceil(4) as usize);
     let burst = |_| {
         let rank = random.index(scenario.program.ranks as usize) as u32;
         let first = random.between(4, calls) as u64;
@@ -77,7 +77,9 @@ pub enum AnswerVerdict {
     Right,
     /// Something is to be named, and nothing or only a part of it is.
     Missed,
-    /// The analysis says that it cannot tell.
+    /// The analysis says that it cannot tell, and the records do not show it.
+    RightlyUnknown,
+    /// The analysis says that it cannot tell, though the records show it.
     Unknown,
     /// A rank is named that is not the cause.
     WrongName,
@@ -87,9 +89,10 @@ pub enum AnswerVerdict {
 
 impl AnswerVerdict {
     /// All.
-    pub const ALL: [AnswerVerdict; 5] = [
+    pub const ALL: [AnswerVerdict; 6] = [
         AnswerVerdict::Right,
         AnswerVerdict::Missed,
+        AnswerVerdict::RightlyUnknown,
         AnswerVerdict::Unknown,
         AnswerVerdict::WrongName,
         AnswerVerdict::FalseAlarm,
@@ -100,6 +103,7 @@ impl AnswerVerdict {
         match self {
             AnswerVerdict::Right => "right",
             AnswerVerdict::Missed => "missed",
+            AnswerVerdict::RightlyUnknown => "cannot be told",
             AnswerVerdict::Unknown => "cannot tell",
             AnswerVerdict::WrongName => "wrong name",
             AnswerVerdict::FalseAlarm => "false alarm",
@@ -169,7 +173,7 @@ fn compare(
     let may_be_unknown = expected.may_be_unknown || treatment == RecordTreatment::DroppedCalls;
     let verdict = match (&expected.cause, finding) {
         (_, None) if diagnosis.verdict == JobVerdict::CannotTell => match may_be_unknown {
-            true => AnswerVerdict::Right,
+            true => AnswerVerdict::RightlyUnknown,
             false => AnswerVerdict::Unknown,
         },
         (NamedCause::Nobody, None) => AnswerVerdict::Right,

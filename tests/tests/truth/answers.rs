@@ -26,8 +26,12 @@ fn check(treatment: RecordTreatment) -> AnswerTally {
     let mut tally = AnswerTally::default();
     for (kind, answer) in answers(treatment) {
         let name = kind.name();
-        let is_unknown = answer.verdict == AnswerVerdict::Unknown && MAY_BE_UNKNOWN.contains(&kind);
-        assert!(answer.verdict == AnswerVerdict::Right || is_unknown, "{name}: {answer:#?}");
+        let is_right = match answer.verdict {
+            AnswerVerdict::Right | AnswerVerdict::RightlyUnknown => true,
+            AnswerVerdict::Unknown => MAY_BE_UNKNOWN.contains(&kind),
+            _ => false,
+        };
+        assert!(is_right, "{name}: {answer:#?}");
         assert_ne!(answer.has_range, Some(false), "{name}: another range is named: {answer:#?}");
         let error = answer.gain_error().unwrap_or(0.0);
         assert!(error < MAX_GAIN_ERROR, "{name}: the gain is off by {error:.3} of the run: {answer:#?}");

@@ -150,11 +150,9 @@ fn steps_of_a_job_without_steps_are_refused_or_analysed() {
 
 #[test]
 #[ignore = "sums of waits overflow"]
-fn calls_that_last_for_centuries_are_refused_or_analysed() {
+fn work_of_centuries_is_refused_or_analysed() {
     let mut job = small_job();
-    for timeline in &mut job.timelines {
-        timeline.work.iter_mut().for_each(|work| work.ns = u64::MAX);
-    }
+    job.timelines[0].work[0].ns = u64::MAX;
     analyse(&job);
 }
 

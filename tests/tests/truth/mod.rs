@@ -3,3 +3,4 @@
 mod answers;
 mod laws;
 mod model;
+mod shards;

@@ -110,7 +110,7 @@ pub(super) fn phase(size: ScenarioSize) -> (Program, ExpectedAnswer) {
 /// Returns the number of rows of the grid of so many ranks that is nearest to a square.
 fn rows_of(ranks: u32) -> u32 {
     let divides = |rows: &u32| ranks.is_multiple_of(*rows) && rows * rows <= ranks;
-    (1..=ranks).filter(divides).next_back().unwrap_or(1)
+    (1..=ranks).rfind(divides).unwrap_or(1)
 }
 
 pub(super) fn grid(size: ScenarioSize) -> (Program, ExpectedAnswer) {
