@@ -18,7 +18,7 @@ pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report
     report.tables.splice(0..0, ranks.tables);
     report.notes.extend(incomplete(run).map(|reason| format!("the run is incomplete: {reason}")));
     report.unavailable.extend(ranks.unavailable);
-    report.unavailable.extend(not_recorded(run));
+    report.unavailable.extend(not_recorded(run)?);
     let reason = "this version does not follow waits through messages and collectives";
     report.unavailable.push(Unavailable::new("verdict", reason));
     Ok(report)

@@ -55,6 +55,6 @@ fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
         Some(Subject::Ranks(_)) => report_ranks(run, max_rows),
         Some(Subject::Collectives(_)) => report_collectives(run, max_rows),
         Some(Subject::Clocks(_)) => Ok(report_clocks(run, max_rows)),
-        Some(Subject::Integrity(_)) => Ok(report_integrity(run, max_rows)),
+        Some(Subject::Integrity(_)) => report_integrity(run, max_rows),
     }
 }
