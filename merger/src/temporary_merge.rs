@@ -83,14 +83,15 @@ impl MergedInputs {
         args: &MergeArgs,
         folder: impl FnOnce() -> Result<PathBuf, Failure>,
     ) -> Result<MergedInputs, Failure> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // Serves the merge as well as the caller, which reads the database.
+        keep_freed_memory(args.memory.heap_piece(args.memory.threads(cores, 0)));
         let (found, unused) = find_all(&args.inputs)?;
         let beside = found.output_folder.join(DEFAULT_OUTPUT);
         let only = merged_database(args, &found.files);
         if let Some(path) = only.or_else(|| is_up_to_date(&beside, &found.files).then_some(beside)) {
             return Ok(MergedInputs { path, made: None });
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        keep_freed_memory(args.memory.heap_piece(args.memory.threads(cores, 0)));
         let mut progress = Progress::new(!args.quiet);
         let made = TemporaryMerge::of(&Solo, args, (found.files, unused), &folder()?, &mut progress)?;
         progress.finish();

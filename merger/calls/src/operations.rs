@@ -36,6 +36,20 @@ pub(crate) struct ProcessNotes {
     pub(crate) missing_numbers: u64,
 }
 
+impl ProcessNotes {
+    /// Returns the number of messages and collectives that are not in the timelines.
+    pub(crate) fn unusable_operations(&self) -> u64 {
+        let counts = [
+            self.without_communicator,
+            self.unknown_receive_halves,
+            self.unknown_starts,
+            self.unknown_probes,
+            self.unknown_completions,
+        ];
+        counts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
 /// What the calls of a thread do, in the order of calls.
 #[derive(Debug, Default)]
 pub(crate) struct OperationLists {

@@ -203,6 +203,8 @@ impl JoinedCalls<'_> {
             timeline.lacks_calls = lacking.get(timeline.process as usize).copied().unwrap_or(false);
         }
         calls.unavailable = unavailable;
+        let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);
+        calls.job.unusable_operations = unusable.fold(0, u64::saturating_add);
         let class_name = |class| names.class_name(class, strings);
         let label_name = |label: u32| match self.labels.keys().get(label as usize) {
             Some(LabelKey::Function(function)) => names.function_name(*function).to_owned(),

@@ -153,7 +153,9 @@ impl<'a> WaitAnalysis<'a> {
         };
         // A message that does not match has up to two ends that are counted.
         let of_messages = share(2 * messages.matched, lost);
-        of_messages.min(share(collectives.matched, collectives.incomplete + collectives.mismatched))
+        let of_collectives = share(collectives.matched, collectives.incomplete + collectives.mismatched);
+        let of_all = share(messages.matched + collectives.matched, self.graph.job.unusable_operations);
+        of_messages.min(of_collectives).min(of_all)
     }
 
     /// Returns the efficiency of the job.

@@ -6,6 +6,7 @@ use crate::job_calls::{
     BegunOperation, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits, JobCalls, MessageRole,
 };
 use crate::messages::{EndRef, MatchedMessages, MessageCounts, match_messages};
+use crate::observed_waits::ObservedWaits;
 
 /// Maximum number of members of a collective in which each waits for those of lower rank. Larger ones count as
 /// communication without waiting, because the time to evaluate them grows with the square.
@@ -103,8 +104,10 @@ impl<'a> CallGraph<'a> {
         let messages = match_messages(job);
         let instances = match_instances(job);
         let eager_limits = EagerLimits::measure(job, &messages);
+        let observed = ObservedWaits::new(job, &instances);
         let mut graph = CallGraph { job, instances, timelines: Vec::new(), messages, eager_limits };
-        graph.timelines = (0..job.timelines.len()).map(|timeline| graph.dependencies_of(timeline)).collect();
+        graph.timelines =
+            (0..job.timelines.len()).map(|timeline| graph.dependencies_of(timeline, &observed)).collect();
         Ok(graph)
     }
 
@@ -124,7 +127,7 @@ impl<'a> CallGraph<'a> {
         Some((timeline as usize, end as usize))
     }
 
-    fn dependencies_of(&self, timeline: usize) -> TimelineDependencies {
+    fn dependencies_of(&self, timeline: usize, observed: &ObservedWaits) -> TimelineDependencies {
         let calls = &self.job.timelines[timeline];
         let mut found: Vec<(u32, Dependency)> = Vec::new();
         let mut entrances = Vec::new();
@@ -138,7 +141,9 @@ impl<'a> CallGraph<'a> {
             let CollectiveEntry { call, is_blocking, .. } = *entry;
             entrances.push(Entrance { call, instance, is_blocking });
             if entry.is_blocking {
-                found.extend(self.of_entry(timeline, number).map(|dependency| (entry.call, dependency)));
+                let by_function = self.of_entry(timeline, number);
+                let seen = observed.last_before_exit(self.job, instance, timeline, entry.call);
+                found.extend(by_function.into_iter().chain(seen).map(|dependency| (entry.call, dependency)));
             }
         }
         for completion in &calls.completions {

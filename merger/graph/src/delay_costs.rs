@@ -125,7 +125,7 @@ pub(crate) fn delay_costs(
         let delayed_ns = delays.iter().fold(0u64, |sum, delay| sum.saturating_add(*delay));
         let waited_before_ns = waits.between(cause, cause_synchronised, cause_call);
         let total_ns = delayed_ns.saturating_add(waited_before_ns) as f64;
-        waited_ns += ns;
+        waited_ns = waited_ns.saturating_add(ns);
         if total_ns == 0.0 {
             unexplained_ns += own_ns + received_ns;
             continue;

@@ -45,7 +45,7 @@ impl StepExcess {
     }
 
     pub(crate) fn sum_ns(&self) -> i64 {
-        self.ns.iter().sum()
+        self.ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
     fn mean(&self) -> f64 {
@@ -68,7 +68,7 @@ impl StepExcess {
         if pairs == 0 {
             return f64::INFINITY;
         }
-        let squares = self.ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).map(|step| step * step);
+        let squares = self.ns.windows(2).map(|pair| pair[1] as f64 - pair[0] as f64).map(|step| step * step);
         (squares.sum::<f64>() / (2 * pairs) as f64 / self.ns.len() as f64).sqrt()
     }
 

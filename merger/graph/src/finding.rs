@@ -88,7 +88,7 @@ impl WaitAnalysis<'_> {
             let of = |(timeline, block)| {
                 table.ns(timeline, block, slot) as i64 - table.typical_ns(block, slot) as i64
             };
-            cells().map(of).sum()
+            cells().map(of).fold(0, i64::saturating_add)
         };
         let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
         let in_a_step = |ns: u64| ns as f64 / steps / named.len() as f64;

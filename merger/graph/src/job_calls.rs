@@ -202,6 +202,8 @@ pub struct JobCalls {
     pub steps: u32,
     /// Shortest time that a message takes between two nodes, ns, if it was measured.
     pub latency_ns: Option<u64>,
+    /// Number of messages and collectives that are not in the timelines, because too little of them was recorded.
+    pub unusable_operations: u64,
 }
 
 /// What contradicts itself in the calls of a job.
@@ -219,6 +221,9 @@ pub enum CallsError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A member of a communicator is no process of the job.
+    #[error("a member of a communicator is no process of the job")]
+    UnknownMember,
     /// The job has more timelines, calls or labels than their numbers can count.
     #[error("the job has more than {limit} {what}")]
     TooMany {
@@ -233,6 +238,8 @@ pub enum CallsError {
 const MAX_TIMELINES: usize = 1 << 24;
 /// Maximum number of calls of a timeline.
 const MAX_CALLS: usize = 1 << 31;
+/// Maximum time of a timeline, ns: two years.
+const MAX_NS: u64 = 1 << 56;
 
 impl JobCalls {
     /// Checks that all indices refer to something, so that the analysis needs no checks of its own.
@@ -242,6 +249,10 @@ impl JobCalls {
     pub fn check(&self) -> Result<(), CallsError> {
         if self.timelines.len() > MAX_TIMELINES {
             return Err(CallsError::TooMany { what: "timelines", limit: MAX_TIMELINES as u64 });
+        }
+        let members = self.communicators.iter().flat_map(|members| members.groups.iter().flatten());
+        if members.clone().any(|process| *process != UNKNOWN && *process >= self.processes) {
+            return Err(CallsError::UnknownMember);
         }
         (0..self.timelines.len()).try_for_each(|timeline| self.check_timeline(timeline))
     }
@@ -274,6 +285,12 @@ impl JobCalls {
         if let Some(i) = timeline.work.iter().position(|segment| segment.label >= self.labels) {
             return Err(fault("segment of work", i, "has no label"));
         }
+        let times = timeline.work.iter().map(|segment| segment.ns);
+        let times = times.chain(timeline.calls.iter().map(|call| call.duration_ns));
+        let total = times.fold(timeline.end_ns.abs_diff(timeline.start_ns), u64::saturating_add);
+        if total > MAX_NS {
+            return Err(CallsError::TooMany { what: "ns in a thread", limit: MAX_NS });
+        }
         let ends_well = timeline.first_work.last().is_some_and(|end| *end as usize == timeline.work.len());
         if timeline.first_work.len() != calls + 2 || !timeline.first_work.is_sorted() || !ends_well {
             return Err(fault("first segments of work", timeline.first_work.len(), "do not fit the calls"));
@@ -304,7 +321,8 @@ impl JobCalls {
             && timeline.completions.is_sorted_by_key(|completion| completion.call);
         let steps = &timeline.first_call_of_step;
         let steps_fit = steps.is_empty()
-            || (steps.len() == self.steps as usize + 1
+            || (self.steps > 0
+                && steps.len() == self.steps as usize + 1
                 && steps.is_sorted()
                 && steps.last().is_some_and(|end| *end as usize <= calls));
         match (by_call, steps_fit) {

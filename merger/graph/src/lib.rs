@@ -16,6 +16,7 @@ mod instances;
 mod job_calls;
 mod label_times;
 mod messages;
+mod observed_waits;
 mod replay;
 #[cfg(test)]
 mod small_job;

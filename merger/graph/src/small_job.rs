@@ -83,7 +83,7 @@ pub(crate) fn run(programs: &[Vec<Act>], labels: u32) -> JobCalls {
         timelines: ranks.into_iter().map(|rank| rank.calls).collect(),
         labels,
         steps: steps as u32,
-        latency_ns: None,
+        ..JobCalls::default()
     }
 }
 

@@ -157,7 +157,7 @@ impl Arrivals {
             false => graph.job.latency_ns.unwrap_or(FAR_LATENCY_NS),
         };
         let of_class = shortest.get(&class).copied().unwrap_or(u64::MAX);
-        duration_ns.min(of_class).min(latency + size / BYTES_PER_NS)
+        duration_ns.min(of_class).min(latency.saturating_add(size / BYTES_PER_NS))
     }
 }
 

@@ -106,6 +106,6 @@ impl WorkTable {
             // A thread without the label is not ahead by it.
             if ns == 0 { 0 } else { ns as i64 - self.typical_ns(block, slot) as i64 }
         };
-        (0..SLOTS).map(of_slot).sum()
+        (0..SLOTS).map(of_slot).fold(0, i64::saturating_add)
     }
 }

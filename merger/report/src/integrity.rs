@@ -2,6 +2,8 @@
 
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
+use crate::rows::TimedRows;
+use rpd_console::Failure;
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::model::{TableId, rocpd};
 use serde_json::Value as Json;
@@ -34,10 +36,10 @@ const COLLECTIVE_COUNTS: [(&str, &str); 4] = [
 ];
 /// What a run may lack without being incomplete: tables and categories, and the option that records them.
 const RECORDED: [(Recorded, &str, &str); 5] = [
-    (Recorded::Category("MPI_API"), "MPI calls", "rpd-collect records them of programs that use MPI"),
-    (Recorded::Category("RCCL_API"), "RCCL calls", "rpd-collect records them of programs that use RCCL"),
+    (Recorded::Categories(&["MPI_API"]), "MPI calls", "rpd-collect records them of programs that use MPI"),
+    (Recorded::Categories(&["RCCL_API"]), "RCCL calls", "rpd-collect records them of programs that use RCCL"),
     (
-        Recorded::Category("MARKER_CORE_RANGE_API"),
+        Recorded::Categories(&["MARKER_CORE_RANGE_API", "user_annotation"]),
         "ranges",
         "the program marks no ranges, or they were not recorded",
     ),
@@ -47,32 +49,33 @@ const RECORDED: [(Recorded, &str, &str); 5] = [
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Recorded {
-    Category(&'static str),
+    /// Any of these categories.
+    Categories(&'static [&'static str]),
     Table(TableId),
 }
 
 /// Makes the report.
-pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Report {
+pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
     let mut table = ReportTable::new("integrity", &COLUMNS);
     for finding in findings(run) {
         table.push_up_to(max_rows, finding.cells());
     }
-    let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no rows")];
+    let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no times")];
     unavailable.extend(table.unknown_values(&[("count", "the number of these rows is not known")]));
-    unavailable.extend(not_recorded(run));
+    unavailable.extend(not_recorded(run)?);
     let note = match (incomplete(run), table.rows.is_empty()) {
         (Some(reason), _) => format!("the run is incomplete: {reason}"),
         (None, true) => "nothing is missing".to_owned(),
         (None, false) => "the run is complete".to_owned(),
     };
-    Report {
+    Ok(Report {
         subject: "integrity",
         run: run.head(),
         tables: vec![table],
         notes: vec![note],
         unavailable,
         screen: None,
-    }
+    })
 }
 
 /// Returns why the run is incomplete, in a few words; `None` if no rank, file or row is missing.
@@ -82,22 +85,24 @@ pub(crate) fn incomplete(run: &ReportRun) -> Option<String> {
     let more = reasons.len().saturating_sub(3);
     let mut text = reasons.into_iter().take(3).collect::<Vec<_>>().join("; ");
     if more > 0 {
-        text += &format!("; {}", counted(more as u64, "further entry").replace("entrys", "entries"));
+        text += &format!("; {}", counted(more as u64, "further finding"));
     }
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Returns what was not recorded at all.
-pub(crate) fn not_recorded(run: &ReportRun) -> Vec<Unavailable> {
+/// Returns what was not recorded at all of the selected processes.
+pub(crate) fn not_recorded(run: &ReportRun) -> Result<Vec<Unavailable>, Failure> {
+    let rows = TimedRows::new(run);
+    let categories = rows.categories()?;
     let has = |recorded: Recorded| match recorded {
-        Recorded::Category(name) => {
-            let strings = &run.database.strings;
-            (0..strings.len()).any(|place| strings.at(place) == name.as_bytes())
-        }
-        Recorded::Table(table) => run.database.units.iter().any(|unit| unit.has_rows(table)),
+        Recorded::Categories(names) => names.iter().any(|name| categories.contains(*name)),
+        Recorded::Table(table) => rows.units().iter().any(|unit| unit.has_rows(table)),
     };
     let missing = RECORDED.iter().filter(|(recorded, ..)| !has(*recorded));
-    missing.map(|(_, what, reason)| Unavailable::new(*what, format!("not recorded: {reason}"))).collect()
+    let entry = |(_, what, reason): &(Recorded, &str, &str)| {
+        Unavailable::new(*what, format!("not recorded: {reason}"))
+    };
+    Ok(missing.map(entry).collect())
 }
 
 /// An entry of the table.
@@ -125,10 +130,12 @@ impl Finding {
 
     fn describe(&self) -> String {
         let Finding { finding, count, table, ranks, reason, .. } = self;
+        if !ranks.is_empty() {
+            return format!("{finding} {} ({reason})", rank_ranges(ranks));
+        }
         let count = count.map_or("an unknown number of".to_owned(), |count| count.to_string());
         let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
-        let ranks = if ranks.is_empty() { String::new() } else { format!(" {}", rank_ranges(ranks)) };
-        format!("{count} {finding}{of}{ranks} ({reason})")
+        format!("{count} {finding}{of} ({reason})")
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_UNAVAILABLE: usize = 5;
 pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
     let mut report = report_ranks(run, max_rows)?;
     report.subject = "overview";
-    report.unavailable.extend(not_recorded(run));
+    report.unavailable.extend(not_recorded(run)?);
     with_analysis(run, |found| {
         report.unavailable.extend(missing_reasons(found.calls));
         let verdict = verdict_lines(found);

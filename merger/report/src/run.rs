@@ -66,6 +66,6 @@ fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
         Some(Subject::Path(_)) => report_path(run, max_rows),
         Some(Subject::Efficiency(_)) => report_efficiency(run, max_rows),
         Some(Subject::Clocks(_)) => Ok(report_clocks(run, max_rows)),
-        Some(Subject::Integrity(_)) => Ok(report_integrity(run, max_rows)),
+        Some(Subject::Integrity(_)) => report_integrity(run, max_rows),
     }
 }

@@ -141,7 +141,6 @@ fn small_job() -> JobCalls {
 }
 
 #[test]
-#[ignore = "the gain panics at a list of one step in a job without steps"]
 fn steps_of_a_job_without_steps_are_refused_or_analysed() {
     let mut job = small_job();
     job.timelines[0].first_call_of_step.push(0);
@@ -149,7 +148,6 @@ fn steps_of_a_job_without_steps_are_refused_or_analysed() {
 }
 
 #[test]
-#[ignore = "sums of waits overflow"]
 fn work_of_centuries_is_refused_or_analysed() {
     let mut job = small_job();
     job.timelines[0].work[0].ns = u64::MAX;
@@ -157,7 +155,6 @@ fn work_of_centuries_is_refused_or_analysed() {
 }
 
 #[test]
-#[ignore = "matching panics at a member that is no process of the job"]
 fn members_that_are_no_processes_are_refused_or_analysed() {
     let mut job = small_job();
     job.communicators[0].groups[0][1] = 7;
@@ -165,7 +162,6 @@ fn members_that_are_no_processes_are_refused_or_analysed() {
 }
 
 #[test]
-#[ignore = "the estimate of transfers overflows"]
 fn a_latency_of_centuries_is_refused_or_analysed() {
     let mut job = small_job();
     job.latency_ns = Some(u64::MAX);

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use steps::StepTimes;
 
@@ -73,6 +73,14 @@ impl<'r> TimedRows<'r> {
         // A database without processes has rows that no process claims.
         let has_none = self.run.database.processes.is_empty();
         self.run.database.units.iter().filter(|unit| has_none || is_selected(unit)).collect()
+    }
+
+    /// Returns the names of all categories that events of selected processes have.
+    pub(crate) fn categories(&self) -> Result<BTreeSet<String>, Failure> {
+        let tables = &self.run.database.tables;
+        let read = |unit: &RowUnit| EventCategories::read(tables, unit, &self.names).map(drop);
+        self.units().into_par_iter().try_for_each(read)?;
+        Ok(self.names.categories())
     }
 
     /// Passes the selected rows of a unit in these tables to `take`, and joins the results of all pieces in order.

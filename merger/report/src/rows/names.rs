@@ -2,7 +2,7 @@
 
 use rpd_run::RunStrings;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of a name in a run. The same name may have several.
@@ -80,6 +80,12 @@ impl<'r> RowNames<'r> {
         known.ids.push(id);
         known.codes.insert(id, code);
         code
+    }
+
+    /// Returns the names of all categories that have a code.
+    pub(super) fn categories(&self) -> BTreeSet<String> {
+        let known = locked(&self.categories);
+        known.ids.iter().filter_map(|id| self.strings.get(*id)).map(Cow::into_owned).collect()
     }
 
     /// Returns the name of a category; `None` if a row has none.
