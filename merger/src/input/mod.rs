@@ -4,7 +4,7 @@ pub(crate) mod best_clock_sets;
 pub(crate) mod expand;
 pub(crate) mod host_clocks;
 pub(crate) mod listing;
-mod memberships;
+pub(crate) mod memberships;
 mod opened;
 mod path_text;
 mod piece_ref;
@@ -17,7 +17,6 @@ mod vanished;
 
 pub(crate) use expand::{BuiltinString, REGIONS, SAMPLES};
 pub(crate) use host_clocks::{BoottimeOffset, HostClocks, to_boottime};
-pub(crate) use memberships::{CommunicatorSide, Memberships, SizeAndRank};
 pub(crate) use opened::{
     InputTables, OpenInput, StringMap, StringPieces, block_rows, needed_rows, shard_source_id, shard_strings,
     text_of,

@@ -1,7 +1,8 @@
 //! A source: one space of keys and stack ids. A shard has one source per process, a database one per guid. In a
 //! merged database, one source can contain many processes.
 
-use crate::input::{BuiltinString, Memberships};
+use crate::input::BuiltinString;
+use crate::input::memberships::Memberships;
 use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};

@@ -1,8 +1,8 @@
 //! The processes of each communicator, so that a reader can translate a rank in it into a process.
 
 use super::RowNumbering;
+use crate::input::memberships::{CommunicatorSide, SizeAndRank};
 use crate::input::survey::InputSurvey;
-use crate::input::{CommunicatorSide, SizeAndRank};
 use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::rocpd;

@@ -97,6 +97,10 @@ pub(crate) fn metadata_of_previous(plan: &MergePlan, own: &mut Vec<(String, Stri
         Some(only) => {
             own.retain(|(tag, _)| !only.tags.contains_key(tag) && tag != "rpd.clock.error_bounds");
             own.extend(only.tags.iter().map(|(tag, value)| (tag.clone(), value.clone())));
+            if !plan.ranks.left_out.is_empty() {
+                // The processes have other ids than in the input.
+                own.retain(|(tag, _)| tag != "rpd.communicators");
+            }
         }
         None if plan.previous_merges.is_empty() => {}
         None => {

@@ -1,9 +1,10 @@
 //! Facts that a survey collects from one block of rows.
 
+use crate::input::memberships::Memberships;
 use crate::input::source::join;
 use crate::input::survey::crashed::OpenSpans;
 use crate::input::survey::row_texts::text_bytes;
-use crate::input::{BuiltinString, InputTables, Memberships, NO_THREAD, block_rows, expand, needed_rows};
+use crate::input::{BuiltinString, InputTables, NO_THREAD, block_rows, expand, needed_rows};
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};

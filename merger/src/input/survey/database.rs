@@ -10,8 +10,8 @@ use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{hashes_of_builtins, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
 use crate::input::{
-    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, Memberships, OpenInput,
-    RowLengthLimit, SourcePiece, SourceTracks, StackSpace, StringPieces,
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
+    SourcePiece, SourceTracks, StackSpace, StringPieces,
 };
 use rpd_collectives::CallSample;
 use rpd_rocpd::read::{Database, Space};
@@ -162,7 +162,7 @@ impl TableSetReader<'_> {
             string_table,
             tables,
             collectives,
-            memberships: Memberships::default(),
+            memberships: crate::input::memberships::Memberships::default(),
         }
     }
 }
