@@ -102,6 +102,7 @@ impl<'a> CallRecorder<'a> {
             labels: 0,
             steps: program.steps,
             latency_ns: None,
+            unusable_operations: 0,
         };
         CallRecorder {
             recording,
