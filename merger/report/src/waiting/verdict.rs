@@ -269,6 +269,9 @@ fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, bound: GainBound) -> Jso
 }
 
 fn efficiency_json(found: &AnalysedRun<'_>) -> Json {
+    if found.calls.job.timelines.is_empty() || found.leaves_out_ranks {
+        return Json::Null;
+    }
     let efficiency = found.analysis.efficiency();
     json!({
         "parallel": efficiency.parallel,
