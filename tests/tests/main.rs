@@ -47,6 +47,9 @@ mod planned_sizes;
 mod process_order;
 mod profiler_files;
 mod refused_outputs;
+#[path = "../../merger/report/tests/report/schema.rs"]
+mod report_schema;
+mod report_verdict;
 mod rocpd_input;
 mod rpd_again;
 mod rpd_tables;

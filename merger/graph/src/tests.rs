@@ -187,6 +187,18 @@ fn plain_costs(analysis: &WaitAnalysis<'_>) -> Vec<DelayCost> {
     costs
 }
 
+#[test]
+fn a_job_without_calls_has_no_verdict() {
+    let job = JobCalls::default();
+    let graph = CallGraph::new(&job).unwrap();
+    let analysis = WaitAnalysis::new(&graph);
+    let diagnosis = analysis.diagnose(&analysis.delay_costs());
+    assert_eq!((diagnosis.verdict, &diagnosis.findings[..]), (JobVerdict::CannotTell, &[][..]));
+    assert_eq!(diagnosis.limits, [DiagnosisLimit::NoCalls]);
+    assert!(analysis.critical_path().by_label.is_empty());
+    assert_eq!(analysis.efficiency().parallel, 0.0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -56,7 +56,7 @@ impl WorkTable {
             let has_slot =
                 |timeline: &usize| (0..self.blocks).any(|block| self.ns(*timeline, block, slot) > 0);
             let holders: Vec<usize> = (0..timelines).filter(has_slot).collect();
-            self.is_common[slot] = holders.len() >= MIN_HOLDERS.min(timelines);
+            self.is_common[slot] = !holders.is_empty() && holders.len() >= MIN_HOLDERS.min(timelines);
             if !self.is_common[slot] {
                 continue;
             }

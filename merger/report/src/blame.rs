@@ -1,8 +1,8 @@
 //! What each rank causes: `rpd-report blame`; with `--rank`, each kind of work of one rank beside that of the others.
 
 use crate::input::ReportRun;
-use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, label_text, limit_reason, missing_reasons, process_of, with_analysis};
+use crate::report::{Cell, Report, ReportTable};
+use crate::waiting::{AnalysedRun, label_text, missing_reasons, process_of, with_analysis};
 use rpd_console::Failure;
 
 const RANK_COLUMNS: [(&str, &str); 11] = [
@@ -36,10 +36,16 @@ pub(crate) fn report_blame(run: &ReportRun, rank: Option<u32>, max_rows: usize) 
         };
         let mut unavailable = missing_reasons(found.calls);
         if rank.is_none() {
-            let reason = "the gain is computed for the ranks that caused the most waiting";
-            unavailable.push(Unavailable::new("blame.gain_ns", reason));
+            let gain = "the gain is computed for the ranks that caused the most waiting";
+            unavailable.extend(table.unknown_values(&[
+                ("rank", "the process has no rank"),
+                ("gpu", "the process has no GPU or several"),
+                ("gain_ns", gain),
+                ("gain_error_bound_ns", gain),
+                ("largest_cause", "nobody waited for it"),
+            ]));
         }
-        let notes = found.diagnosis.limits.iter().map(limit_reason);
+        let notes = found.reasons.iter();
         let notes = notes.map(|reason| format!("these figures do not name a rank: {reason}")).collect();
         Ok(Report {
             subject: "blame",

@@ -34,8 +34,12 @@ pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Repo
             unavailable.push(Unavailable::new("efficiency.serialization", reason));
             unavailable.push(Unavailable::new("efficiency.transfer", reason));
         }
-        let note = "parallel = load balance x serialization x transfer; work on GPUs is not in it".to_owned();
-        let (tables, notes) = (vec![table], vec![note]);
+        let mut notes =
+            vec!["parallel = load balance x serialization x transfer; work on GPUs is not in it".to_owned()];
+        if found.leaves_out_ranks {
+            notes.extend(found.reasons.iter().map(|reason| format!("the factors may be wrong: {reason}")));
+        }
+        let tables = vec![table];
         Ok(Report { subject: "efficiency", run: run.head(), tables, notes, unavailable, screen: None })
     })
 }

@@ -1,17 +1,14 @@
 //! The report without a subcommand: which rank the others wait for, what that costs, and what cannot be told.
 
 use crate::clocks::ClockBounds;
-use crate::input::ReportRun;
+use crate::input::{ReportRun, input_words, shell_word};
 use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
-use crate::report::{Report, Unavailable, VerdictScreen};
-use crate::waiting::{AnalysedRun, missing_reasons, verdict_lines, with_analysis};
+use crate::report::{NextCommand, Report, VerdictScreen, shown_time};
+use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_lines, with_analysis};
 use rpd_calls::StepKind;
 use rpd_console::Failure;
-use rpd_console::wording::{counted, duration};
-
-/// Maximum number of reasons why something is unavailable that the first screen shows.
-const MAX_UNAVAILABLE: usize = 5;
+use rpd_console::wording::counted;
 
 /// Makes the report.
 pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
@@ -26,12 +23,10 @@ pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report
         lines.push(("complete", incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned())));
         let bound = ClockBounds::of(run).largest();
         let clocks = bound.map_or("their errors are not known".to_owned(), |ns| {
-            format!("error bound {} at most", duration(ns))
+            format!("error bound {} at most", shown_time(ns))
         });
         lines.push(("clocks", clocks));
-        lines.extend(unavailable_lines(&report.unavailable));
-        lines.push(("next", next_commands().to_owned()));
-        report.screen = Some(VerdictScreen { lines, json: verdict.json });
+        report.screen = Some(VerdictScreen { lines, next: next_commands(run, found), json: verdict.json });
         Ok(report)
     })
 }
@@ -41,30 +36,47 @@ fn steps_text(found: &AnalysedRun<'_>) -> String {
         return "none found; mark them with ranges, or name ranges of the run with --step NAME".to_owned();
     };
     let count = counted(steps.count.into(), "step");
-    let length = duration(found.analysis.replayed_ns() / i64::from(steps.count.max(1)));
+    let length = shown_time(found.analysis.replayed_ns() / i64::from(steps.count.max(1)));
     match steps.kind {
-        StepKind::Marker => format!("{count} of {length} on average, marked by range \"{}\"", steps.name),
+        StepKind::Marker => {
+            format!("{count} of {length} on average, marked by range \"{}\"", short(&steps.name))
+        }
         StepKind::Repetition => {
-            format!("{count} of {length} on average, found by repetition of {}", steps.name)
+            format!("{count} of {length} on average, found by repetition of {}", short(&steps.name))
         }
         StepKind::Windows => format!("{} of 1 s instead of steps", counted(steps.count.into(), "window")),
     }
 }
 
-fn unavailable_lines(unavailable: &[Unavailable]) -> Vec<(&'static str, String)> {
-    let mut lines: Vec<(&'static str, String)> = unavailable
-        .iter()
-        .take(MAX_UNAVAILABLE)
-        .map(|missing| ("unavailable", format!("{}: {}", missing.subject, missing.reason)))
-        .collect();
-    let more = unavailable.len().saturating_sub(MAX_UNAVAILABLE);
-    if more > 0 {
-        lines.push(("unavailable", format!("{} more: --format json", more)));
-    }
-    lines
-}
-
-/// Names the next commands.
-fn next_commands() -> &'static str {
-    "rpd-report blame RUN (each rank), rpd-report path RUN (critical path), rpd-report summary RUN (times by name)"
+/// Names the commands that continue from the verdict, for the same run.
+fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
+    let is_analysed = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks;
+    let subject = found.diagnosis.findings.first().map(|finding| &finding.subject);
+    let rank = subject.and_then(|subject| only_rank_of(found.calls, subject));
+    let commands = match (is_analysed, rank) {
+        (true, Some(rank)) => [
+            ("what is slow", format!("blame --rank {rank}")),
+            ("critical path", "path".to_owned()),
+            ("all ranks", "blame".to_owned()),
+        ],
+        (true, None) => [
+            ("each rank", "blame".to_owned()),
+            ("critical path", "path".to_owned()),
+            ("times by name", "summary".to_owned()),
+        ],
+        (false, _) => [
+            ("times by name", "summary".to_owned()),
+            ("each rank", "ranks".to_owned()),
+            ("what is missing", "integrity".to_owned()),
+        ],
+    };
+    let step = run.selection.step.as_deref().and_then(shell_word);
+    let step = step.map_or(String::new(), |step| format!(" --step {step}"));
+    let inputs = input_words(&run.inputs);
+    let next = commands.into_iter().map(|(purpose, command)| NextCommand {
+        purpose,
+        command: format!("rpd-report {command}{step}"),
+        inputs: inputs.clone(),
+    });
+    next.collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
-use crate::waiting::{label_text, limit_reason, missing_reasons, process_of, with_analysis};
+use crate::waiting::{label_text, missing_reasons, process_of, with_analysis};
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 5] = [
@@ -30,9 +30,10 @@ pub(crate) fn report_path(run: &ReportRun, max_rows: usize) -> Result<Report, Fa
             ];
             table.push_up_to(max_rows, row);
         }
-        let mut notes: Vec<String> = found.diagnosis.limits.iter().map(limit_reason).collect();
+        let mut notes: Vec<String> = found.reasons.clone();
         notes.push("where several ranks arrive nearly together, the path takes one of them".to_owned());
-        let unavailable = missing_reasons(found.calls);
+        let mut unavailable = missing_reasons(found.calls);
+        unavailable.extend(table.unknown_values(&[("rank", "the process has no rank")]));
         Ok(Report { subject: "path", run: run.head(), tables: vec![table], notes, unavailable, screen: None })
     })
 }

@@ -1,8 +1,8 @@
 //! What the run would gain by typical work: `rpd-report whatif`.
 
 use crate::input::ReportRun;
-use crate::report::{Cell, Report, ReportTable};
-use crate::waiting::{AnalysedRun, limit_reason, missing_reasons, process_of, with_analysis};
+use crate::report::{Cell, Report, ReportTable, Unavailable};
+use crate::waiting::{AnalysedRun, missing_reasons, process_of, with_analysis};
 use rpd_calls::CallLabel;
 use rpd_console::Failure;
 
@@ -29,6 +29,20 @@ pub(crate) fn report_what_if(
     max_rows: usize,
 ) -> Result<Report, Failure> {
     with_analysis(run, |found| {
+        if found.calls.job.timelines.is_empty() && subject.is_all() {
+            let mut unavailable = missing_reasons(found.calls);
+            unavailable.push(Unavailable::new("whatif", "no calls to MPI were recorded"));
+            let tables = vec![ReportTable::new("whatif", &COLUMNS)];
+            let notes = Vec::new();
+            return Ok(Report {
+                subject: "whatif",
+                run: run.head(),
+                tables,
+                notes,
+                unavailable,
+                screen: None,
+            });
+        }
         let timelines = subject.timelines(found)?;
         let label = subject.label(found)?;
         let gain = found.analysis.gain(&timelines, label);
@@ -42,7 +56,7 @@ pub(crate) fn report_what_if(
             Cell::Ratio(gain.ns as f64 / length.max(1) as f64),
         ];
         table.push_up_to(max_rows, row);
-        let notes = found.diagnosis.limits.iter().map(limit_reason);
+        let notes = found.reasons.iter();
         let notes = notes.map(|reason| format!("the gain may be wrong: {reason}")).collect();
         let (tables, unavailable) = (vec![table], missing_reasons(found.calls));
         Ok(Report { subject: "whatif", run: run.head(), tables, notes, unavailable, screen: None })
@@ -50,6 +64,10 @@ pub(crate) fn report_what_if(
 }
 
 impl WhatIfSubject {
+    fn is_all(&self) -> bool {
+        self.rank.is_none() && self.node.is_none() && self.range.is_none()
+    }
+
     fn name(&self) -> String {
         let whose = match (&self.rank, &self.node) {
             (Some(rank), _) => format!("rank {rank}"),

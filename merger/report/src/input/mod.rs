@@ -1,9 +1,11 @@
 //! Finds and opens the run of a report.
 
 mod selection;
+mod shell_words;
 mod temporary_folder;
 
 pub(crate) use selection::{ProcessGroups, Selection};
+pub(crate) use shell_words::{input_words, shell_word};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
@@ -11,6 +13,7 @@ use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, MergedInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use temporary_folder::TemporaryFolder;
 
 /// The run, and the part of it that is reported.
@@ -18,6 +21,8 @@ use temporary_folder::TemporaryFolder;
 pub(crate) struct ReportRun {
     pub(crate) database: RunDatabase,
     pub(crate) selection: Selection,
+    /// The inputs as the user named them; empty if it is the newest run.
+    pub(crate) inputs: Vec<PathBuf>,
     /// The database is removed with these, if it is a temporary one.
     _merged: MergedInputs,
     _folder: Option<TemporaryFolder>,
@@ -27,7 +32,8 @@ impl ReportRun {
     /// Opens the run that the command line names.
     pub(crate) fn open(cli: &CommandLine) -> Result<ReportRun, Failure> {
         let common = &cli.common;
-        let args = MergeArgs { inputs: cli.inputs(), quiet: common.quiet, ..MergeArgs::default() };
+        let inputs = cli.inputs();
+        let args = MergeArgs { inputs: inputs.clone(), quiet: common.quiet, ..MergeArgs::default() };
         let mut folder = None;
         let merged =
             MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()))?;
@@ -39,7 +45,7 @@ impl ReportRun {
         let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
         let database = RunDatabase::open(merged.path(), ranges.as_deref())?;
         let selection = select(&database, common)?;
-        Ok(ReportRun { database, selection, _merged: merged, _folder: folder })
+        Ok(ReportRun { database, selection, inputs, _merged: merged, _folder: folder })
     }
 
     /// Returns the identity of the process at a place.

@@ -21,7 +21,7 @@ Examples:
 
 Inputs are all that rpd-merge reads. What is not merged yet is merged into a temporary file below $TMPDIR first.
 
-Exit codes: 0 reported; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
+Exit codes: 0 reported, whatever the verdict; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
 input; 5 the output cannot be written; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
 
 /// Reports which rank the others wait for, what it costs, and where the time of a run went

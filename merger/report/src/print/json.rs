@@ -20,7 +20,7 @@ pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
     insert("schema", json!(SCHEMA));
     insert("subject", json!(report.subject));
     let run = json!({
-        "id": cut_middle(&head.id, MAX_CHARS), "ranks": head.ranks, "nodes": head.nodes, "processes": head.processes,
+        "id": head.id, "ranks": head.ranks, "nodes": head.nodes, "processes": head.processes,
         "start_ns": start, "length_ns": length,
     });
     insert("run", run);
@@ -34,6 +34,7 @@ pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
     let unavailable =
         unavailable.map(|missing| json!({"subject": missing.subject, "reason": missing.reason}));
     insert("unavailable", unavailable.collect());
+    object.values_mut().for_each(cut_texts);
     let text = serde_json::to_string_pretty(&object);
     text.map(|text| text + "\n").map_err(|error| Failure::internal(format!("the report is no JSON: {error}")))
 }
@@ -41,14 +42,17 @@ pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
 fn rows(table: &ReportTable) -> Json {
     let object = |row: &Vec<Cell>| {
         let cells = table.columns.iter().zip(row);
-        Json::Object(cells.map(|(column, cell)| (column.key.to_owned(), value(cell))).collect())
+        Json::Object(cells.map(|(column, cell)| (column.key.to_owned(), cell.json())).collect())
     };
     table.rows.iter().map(object).collect()
 }
 
-fn value(cell: &Cell) -> Json {
-    match cell {
-        Cell::Text(text) => json!(cut_middle(text, MAX_CHARS)),
-        other => other.json(),
+/// Cuts the names in a value.
+fn cut_texts(value: &mut Json) {
+    match value {
+        Json::String(text) => *text = cut_middle(text, MAX_CHARS),
+        Json::Array(values) => values.iter_mut().for_each(cut_texts),
+        Json::Object(members) => members.values_mut().for_each(cut_texts),
+        _ => {}
     }
 }

@@ -3,6 +3,7 @@
 mod csv_table;
 mod cut;
 mod json;
+mod screen;
 mod text;
 
 use crate::options::OutputFormat;

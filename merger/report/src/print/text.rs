@@ -1,16 +1,13 @@
 //! The report for people: as text, or as Markdown.
 
 use super::cut::cut_middle;
+use super::screen::screen_text;
 use crate::report::{Cell, Report, ReportTable, RunHead};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use rpd_console::wording::{counted, one_line};
 
 /// Maximum number of characters in a cell.
 const MAX_CHARS: usize = 60;
-/// Maximum number of characters in a line of the first screen.
-const MAX_LINE: usize = 120;
-/// Width of the labels of the first screen.
-const LABEL_WIDTH: usize = 12;
 /// Spaces between columns.
 const GAP: u16 = 2;
 
@@ -25,11 +22,9 @@ pub(super) enum TableStyle {
 
 /// Returns the report as lines. No name in it can contain control characters.
 pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
-    let mut text = one_line(&cut_middle(&head_line(&report.run), 2 * MAX_CHARS)) + "\n";
+    let mut text = cut_middle(&one_line(&head_line(&report.run)), 2 * MAX_CHARS) + "\n";
     if let Some(screen) = &report.screen {
-        text.push('\n');
-        screen.lines.iter().for_each(|(label, line)| text += &screen_line(label, &one_line(line), style));
-        return text;
+        return text + "\n" + &screen_text(screen, &report.unavailable, style);
     }
     for table in report.tables.iter().filter(|table| !table.rows.is_empty()) {
         text.push('\n');
@@ -52,32 +47,6 @@ pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
         };
     }
     text
-}
-
-/// Returns a line of the first screen, broken where it is too long.
-fn screen_line(label: &str, text: &str, style: TableStyle) -> String {
-    if style == TableStyle::Markdown {
-        return format!("* {label}: {}\n", markdown(text));
-    }
-    let is_verdict = label.chars().all(|character| !character.is_lowercase());
-    let mut line = format!("{label:<LABEL_WIDTH$} ");
-    if is_verdict && style == TableStyle::Coloured {
-        line = line.replacen(label, &format!("\x1b[1m{label}\x1b[0m"), 1);
-    }
-    let mut width = label.len().max(LABEL_WIDTH) + 1;
-    for (number, word) in text.split(' ').enumerate() {
-        let length = word.chars().count();
-        if number > 0 && width + 1 + length > MAX_LINE {
-            line += &format!("\n{:LABEL_WIDTH$} ", "");
-            width = LABEL_WIDTH + 1;
-        } else if number > 0 {
-            line.push(' ');
-            width += 1;
-        }
-        line += word;
-        width += length;
-    }
-    line + "\n"
 }
 
 /// Returns the line between a table of a style and what follows.
@@ -142,7 +111,7 @@ fn is_shown(table: &ReportTable, place: usize) -> bool {
 }
 
 /// Escapes what Markdown would read as the end of a cell, as an element or as formatting.
-fn markdown(text: &str) -> String {
+pub(super) fn markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -79,7 +79,7 @@ impl Cell {
 }
 
 /// Formats a time with four digits: `12.34 ms`.
-fn shown_time(ns: i64) -> String {
+pub(crate) fn shown_time(ns: i64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
     let length = ns.unsigned_abs() as f64;
     // A time that is rounded up to 1000 is shown in the next unit.

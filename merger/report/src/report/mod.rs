@@ -2,7 +2,7 @@
 
 mod cell;
 
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, shown_time};
 
 use serde_json::{Map, Value as Json};
 
@@ -25,8 +25,21 @@ pub(crate) struct Report {
 pub(crate) struct VerdictScreen {
     /// Lines of a label and a text, the first of them the verdict.
     pub(crate) lines: Vec<(&'static str, String)>,
+    /// Commands that continue from here.
+    pub(crate) next: Vec<NextCommand>,
     /// Keys of the JSON object.
     pub(crate) json: Map<String, Json>,
+}
+
+/// A command that continues from the first screen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NextCommand {
+    /// What it reports.
+    pub(crate) purpose: &'static str,
+    /// The command without its inputs.
+    pub(crate) command: String,
+    /// The inputs as a shell reads them. `None` if they cannot be printed on a line.
+    pub(crate) inputs: Option<String>,
 }
 
 /// What is reported about the run itself.

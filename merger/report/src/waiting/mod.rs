@@ -4,14 +4,15 @@ mod names;
 mod verdict;
 mod why_not;
 
-pub(crate) use names::{label_text, process_of};
+pub(crate) use names::{label_text, only_rank_of, process_of, short};
 pub(crate) use verdict::verdict_lines;
-pub(crate) use why_not::{limit_reason, missing_reasons};
+pub(crate) use why_not::missing_reasons;
 
 use crate::input::ReportRun;
 use rpd_calls::{ReadOptions, RunCalls};
 use rpd_console::Failure;
-use rpd_graph::{CallGraph, DelayCosts, JobDiagnosis, WaitAnalysis};
+use rpd_graph::{CallGraph, DelayCosts, JobDiagnosis, JobVerdict, WaitAnalysis};
+use why_not::{LEFT_OUT, limit_reason};
 
 /// The analysed calls of a run.
 pub(crate) struct AnalysedRun<'a> {
@@ -20,6 +21,10 @@ pub(crate) struct AnalysedRun<'a> {
     pub(crate) analysis: &'a WaitAnalysis<'a>,
     pub(crate) costs: DelayCosts,
     pub(crate) diagnosis: JobDiagnosis,
+    /// Whether `--ranks` or `--nodes` leave out processes.
+    pub(crate) leaves_out_ranks: bool,
+    /// Why no rank is named. If this is not empty, the diagnosis has no finding.
+    pub(crate) reasons: Vec<String>,
 }
 
 /// Reads the calls of the run, analyses them, and passes the result on.
@@ -34,6 +39,16 @@ pub(crate) fn with_analysis<T>(
         .map_err(|error| Failure::internal(format!("the calls contradict themselves: {error}")))?;
     let analysis = WaitAnalysis::new(&graph);
     let costs = analysis.delay_costs();
-    let diagnosis = analysis.diagnose(&costs);
-    use_it(&AnalysedRun { calls: &calls, graph: &graph, analysis: &analysis, costs, diagnosis })
+    let mut diagnosis = analysis.diagnose(&costs);
+    let leaves_out_ranks = selection.is_restricted();
+    let reasons = if leaves_out_ranks {
+        // Those that are left out may be the cause of what the others show.
+        diagnosis.verdict = JobVerdict::CannotTell;
+        diagnosis.findings.clear();
+        vec![LEFT_OUT.to_owned()]
+    } else {
+        diagnosis.limits.iter().map(limit_reason).collect()
+    };
+    let (calls, graph, analysis) = (&calls, &graph, &analysis);
+    use_it(&AnalysedRun { calls, graph, analysis, costs, diagnosis, leaves_out_ranks, reasons })
 }

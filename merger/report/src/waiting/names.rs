@@ -21,6 +21,17 @@ pub(crate) fn ranks_of(calls: &RunCalls, timelines: &[u32]) -> Vec<u32> {
     ranks.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
+/// Returns the rank of a subject that is one thread.
+pub(crate) fn only_rank_of(calls: &RunCalls, subject: &FindingSubject) -> Option<u32> {
+    match subject {
+        FindingSubject::Timelines(timelines) => match timelines.as_slice() {
+            [timeline] => process_of(calls, *timeline)?.rank,
+            _ => None,
+        },
+        FindingSubject::Node { .. } => None,
+    }
+}
+
 /// Returns the hosts of timelines, in the order of their names.
 pub(crate) fn hosts_of(calls: &RunCalls, timelines: &[u32]) -> Vec<String> {
     let hosts = timelines.iter().filter_map(|timeline| Some(process_of(calls, *timeline)?.host.clone()));
@@ -75,6 +86,7 @@ pub(crate) fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
 }
 
 /// Returns a name on one line, cut in its middle.
-fn short(name: &str) -> String {
-    one_line(&crate::print::cut_middle(name, MAX_NAME_CHARS))
+pub(crate) fn short(name: &str) -> String {
+    // Escapes make a name longer.
+    crate::print::cut_middle(&one_line(name), MAX_NAME_CHARS)
 }

@@ -2,9 +2,9 @@
 
 use super::AnalysedRun;
 use super::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
-use super::why_not::limit_reason;
+use crate::report::shown_time;
 use rpd_calls::CallLabel;
-use rpd_console::wording::{duration, grouped};
+use rpd_console::wording::grouped;
 use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
 use serde_json::{Map, Value as Json, json};
 
@@ -29,8 +29,8 @@ pub(crate) fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let start_up = diagnosis.gain_of_start_up;
     if share(found, start_up.ns) >= MIN_START_UP && diagnosis.verdict != JobVerdict::CannotTell {
         let text = format!(
-            "before the first step, ranks work unequally; with equal work the run would be {} shorter, {}",
-            with_error(start_up),
+            "ranks work unequally before the first step; with equal work the run would be {} ({}) shorter; no error is known",
+            shown_time(start_up.ns),
             percent(share(found, start_up.ns))
         );
         lines.push(("start-up", text));
@@ -40,10 +40,9 @@ pub(crate) fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     json.insert("verdict".to_owned(), json!(verdict_key(diagnosis.verdict)));
     let findings: Vec<Json> = diagnosis.findings.iter().map(|finding| finding_json(found, finding)).collect();
     json.insert("findings".to_owned(), json!(findings));
-    let reasons: Vec<String> = diagnosis.limits.iter().map(limit_reason).collect();
-    json.insert("reasons".to_owned(), json!(reasons));
-    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
-    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
+    json.insert("reasons".to_owned(), json!(found.reasons));
+    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, GainBound::Estimate));
+    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, GainBound::NoErrorKnown));
     json.insert("efficiency".to_owned(), efficiency_json(found));
     json.insert("steps".to_owned(), steps_json(found));
     json.insert("messages".to_owned(), messages_json(found));
@@ -77,8 +76,7 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             ("BALANCED", format!("equal work of all ranks in each step would save less than 1 %: {of_all}"))
         }
         (JobVerdict::CannotTell, _) => {
-            let reasons: Vec<String> = diagnosis.limits.iter().map(limit_reason).collect();
-            ("CANNOT TELL", format!("which rank the others wait for: {}", reasons.join("; ")))
+            ("CANNOT TELL", format!("which rank the others wait for: {}", found.reasons.join("; ")))
         }
         _ => {
             let text = format!("no rank stands out; equal work of all ranks would save {of_all}{largest}");
@@ -95,7 +93,7 @@ fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bo
     let length = found.analysis.replayed_ns().saturating_sub(finding.gain.ns);
     let work = label_text(found.calls, finding.label);
     let share = percent(share(found, finding.gain.ns));
-    let error = duration(finding.gain.error_bound_ns);
+    let error = shown_time(finding.gain.error_bound_ns);
     if is_serial {
         return format!(
             "{subject} alone does work ({work}) for which the others wait: at most {} ({share}) could be saved",
@@ -106,7 +104,7 @@ fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bo
     format!(
         "{subject} {delays} the others; with the work that is typical of a rank, the run would take {most}{} (+- {error}), \
          {share} less",
-        duration(length)
+        shown_time(length)
     )
 }
 
@@ -122,14 +120,14 @@ fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static
     let place = format!(
         "{}: {} a step, typically {}; longer in {} of the steps{pattern}",
         label_text(found.calls, finding.label),
-        duration(finding.label_ns as i64),
-        duration(finding.typical_ns as i64),
+        shown_time(finding.label_ns as i64),
+        shown_time(finding.typical_ns as i64),
         percent(finding.share_of_steps)
     );
     let total = finding.cost.total_ns();
     let reach = format!(
         "other ranks waited {} in all for it: {} directly ({}), {} by way of ranks that waited themselves",
-        duration(total as i64),
+        shown_time(total as i64),
         percent(finding.cost.direct_ns / total.max(1.0)),
         functions(found, &finding.subject),
         percent(finding.cost.propagated_ns / total.max(1.0))
@@ -177,9 +175,12 @@ fn time_lines(found: &AnalysedRun<'_>) -> Vec<(&'static str, String)> {
     let [work, waited, transfer, length] = sums;
     let part = |ns: f64| percent(ns / length.max(1.0));
     let mut lines = Vec::new();
-    if found.diagnosis.limits.is_empty() {
+    if found.reasons.is_empty() {
         let text = format!("work {}, waiting {}, communication {}", part(work), part(waited), part(transfer));
         lines.push(("time", text));
+    }
+    if found.leaves_out_ranks {
+        return lines;
     }
     let efficiency = found.analysis.efficiency();
     if let (Some(serialization), Some(transfer)) = (efficiency.serialization, efficiency.transfer) {
@@ -204,6 +205,7 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
         FindingSubject::Node { .. } => "node",
         FindingSubject::Timelines(_) => "straggler",
     };
+    let bound = if finding.is_at_most { GainBound::AtMost } else { GainBound::Estimate };
     let functions: Vec<Json> = waited_in(found, &finding.subject)
         .iter()
         .map(|(label, ns)| json!({ "call": label_text(found.calls, Some(*label)), "ns": *ns as i64 }))
@@ -222,7 +224,7 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
             "pattern": pattern, "first_step": from, "last_step": to, "every": every,
             "share_of_steps": finding.share_of_steps,
         },
-        "gain": gain_json(found, finding.gain, finding.is_at_most),
+        "gain": gain_json(found, finding.gain, bound),
         "caused": {
             "direct_ns": finding.cost.direct_ns as i64,
             "propagated_ns": finding.cost.propagated_ns as i64,
@@ -242,19 +244,34 @@ fn label_json(found: &AnalysedRun<'_>, label: Option<u32>) -> Json {
     }
 }
 
+/// How far a gain is certain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GainBound {
+    /// The steps show its error.
+    Estimate,
+    /// An estimate of something outside of the steps, whose error nothing shows.
+    NoErrorKnown,
+    /// An upper limit.
+    AtMost,
+}
+
 /// Describes a gain for machines: the interval, and whether it is an estimate or an upper limit.
-pub(crate) fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, is_at_most: bool) -> Json {
+fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, bound: GainBound) -> Json {
+    let error = (bound != GainBound::NoErrorKnown).then_some(gain.error_bound_ns);
     json!({
         "ns": gain.ns,
-        "low_ns": gain.ns.saturating_sub(gain.error_bound_ns),
-        "high_ns": gain.ns.saturating_add(gain.error_bound_ns),
-        "error_bound_ns": gain.error_bound_ns,
+        "low_ns": error.map(|error| gain.ns.saturating_sub(error)),
+        "high_ns": error.map(|error| gain.ns.saturating_add(error)),
+        "error_bound_ns": error,
         "share": share(found, gain.ns),
-        "bound": if is_at_most { "at_most" } else { "estimate" },
+        "bound": if bound == GainBound::AtMost { "at_most" } else { "estimate" },
     })
 }
 
 fn efficiency_json(found: &AnalysedRun<'_>) -> Json {
+    if found.calls.job.timelines.is_empty() || found.leaves_out_ranks {
+        return Json::Null;
+    }
     let efficiency = found.analysis.efficiency();
     json!({
         "parallel": efficiency.parallel,
@@ -293,7 +310,7 @@ fn share(found: &AnalysedRun<'_>, ns: i64) -> f64 {
 }
 
 fn with_error(gain: WhatIfGain) -> String {
-    format!("{} (+- {})", duration(gain.ns), duration(gain.error_bound_ns))
+    format!("{} (+- {})", shown_time(gain.ns), shown_time(gain.error_bound_ns))
 }
 
 /// Formats a ratio, with a decimal below 10 %.

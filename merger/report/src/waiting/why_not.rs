@@ -1,12 +1,17 @@
 //! Why no rank is named, and what is missing in the calls.
 
+use super::names::short;
 use crate::report::Unavailable;
 use rpd_calls::{MissingCalls, RunCalls};
-use rpd_console::wording::{counted, grouped, one_line, rank_ranges};
+use rpd_console::wording::{counted, grouped, noun, rank_ranges};
 use rpd_graph::DiagnosisLimit;
 
 /// Maximum number of communicators that a reason names.
 const MAX_NAMED: usize = 3;
+
+/// Why no rank is named if processes are left out, and the way out.
+pub(super) const LEFT_OUT: &str =
+    "--ranks or --nodes leave out processes that the others may wait for; omit these options";
 
 /// Describes what forbids to name a rank.
 pub(crate) fn limit_reason(limit: &DiagnosisLimit) -> String {
@@ -46,52 +51,222 @@ pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
 }
 
 fn reason(missing: &MissingCalls) -> String {
-    let of = |ranks: &[u32], calls: u64, what: &str| {
-        format!("{} of ranks {}: {what}", counted(calls, "call"), rank_ranges(ranks))
-    };
     match missing {
         MissingCalls::NoMpiCalls => "no calls to MPI were recorded".to_owned(),
-        MissingCalls::MissingRanks(ranks) => format!("nothing was recorded of ranks {}", rank_ranges(ranks)),
+        MissingCalls::MissingRanks(ranks) => format!("nothing was recorded of {}", ranks_text(ranks)),
         MissingCalls::UnfinishedRanks(ranks) => {
-            format!("the last calls of ranks {} are missing", rank_ranges(ranks))
+            format!("the last calls of {} are missing", ranks_text(ranks))
         }
-        MissingCalls::LostRows { table, rows } => {
-            let rows = rows.map_or("rows".to_owned(), |rows| counted(rows, "row"));
-            format!("{rows} of {} were lost, which may belong to calls", one_line(table))
+        MissingCalls::LostRows { table, rows: None } => {
+            format!("rows of {} were lost, which may belong to calls", short(table))
+        }
+        MissingCalls::LostRows { table, rows: Some(rows) } => {
+            let rows = *rows;
+            let verb = was_or_were(rows);
+            format!("{} of {} {verb} lost, which may belong to calls", counted(rows, "row"), short(table))
         }
         MissingCalls::DroppedCalls { ranks, calls } => {
-            format!("{} of ranks {} were dropped", counted(*calls, "call"), rank_ranges(ranks))
+            format!("{} {} dropped", calls_text(ranks, *calls), was_or_were(*calls))
         }
         MissingCalls::UnknownMembers(names) => {
-            let shown: Vec<String> = names.iter().take(MAX_NAMED).map(|name| one_line(name)).collect();
+            let shown: Vec<String> = names.iter().take(MAX_NAMED).map(|name| short(name)).collect();
             let more = names.len().saturating_sub(MAX_NAMED);
-            let more = if more > 0 { format!(" and {}", grouped(more as u64)) } else { String::new() };
-            format!("the members of {}{more} are not all known", shown.join(", "))
+            let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+            let communicators = noun(names.len() as u64, "communicator");
+            format!("not all members of {communicators} {}{more} are known", shown.join(", "))
         }
         MissingCalls::SeveralThreads(ranks) => {
-            format!("ranks {} call MPI in several threads", rank_ranges(ranks))
+            let verb = if ranks.len() == 1 { "calls" } else { "call" };
+            format!("{} {verb} MPI in several threads", ranks_text(ranks))
         }
-        MissingCalls::OverlappingCalls { ranks, calls } => of(ranks, *calls, "calls of one thread overlap"),
+        MissingCalls::OverlappingCalls { ranks, calls } => {
+            let verb = if *calls == 1 { "overlaps another" } else { "overlap others" };
+            format!("{} {verb} of the same thread", calls_text(ranks, *calls))
+        }
         MissingCalls::WithoutCommunicator { ranks, calls } => {
-            of(ranks, *calls, "without communicator; profilers do not record it, rpd-collect does")
+            let verb = if *calls == 1 { "has" } else { "have" };
+            let of = calls_text(ranks, *calls);
+            format!("{of} {verb} no communicator, which profilers do not record; record with rpd-collect")
         }
-        MissingCalls::ReceiveHalves { ranks, calls } => {
-            of(ranks, *calls, "the source of MPI_Sendrecv is not recorded; record with this version")
-        }
-        MissingCalls::PersistentOperations { ranks, calls } => {
-            of(ranks, *calls, "what MPI_Start starts is not recorded; record with this version")
-        }
+        MissingCalls::ReceiveHalves { ranks, calls } => format!(
+            "the source of MPI_Sendrecv is not recorded for {}; record again with this version",
+            calls_text(ranks, *calls)
+        ),
+        MissingCalls::PersistentOperations { ranks, calls } => format!(
+            "what MPI_Start starts is not recorded for {}; record again with this version",
+            calls_text(ranks, *calls)
+        ),
         MissingCalls::MatchedProbes { ranks, calls } => {
-            of(ranks, *calls, "the probe of MPI_Mrecv is not known")
+            format!("the probe before MPI_Mrecv is not known for {}", calls_text(ranks, *calls))
         }
         MissingCalls::UnknownCompletions { ranks, calls } => {
-            of(ranks, *calls, "the beginning of what they complete is not known")
+            let operations = if *calls == 1 { "operation" } else { "operations" };
+            format!(
+                "the beginning of {} {operations} that {} completed is not known",
+                grouped(*calls),
+                ranks_text(ranks)
+            )
         }
         MissingCalls::UnusableRegions { regions } => {
-            format!("{} without valid times or name", counted(*regions, "region"))
+            let verb = if *regions == 1 { "has" } else { "have" };
+            format!("{} {verb} no valid times or no name", counted(*regions, "region"))
         }
         MissingCalls::NoSteps => {
-            "steps; mark them with ranges, or name ranges of the run with --step NAME".to_owned()
+            "no steps were found; mark them with ranges, or name ranges of the run with --step NAME"
+                .to_owned()
         }
+    }
+}
+
+/// Names ranks: `rank 3`, `ranks 0-7`. Processes without a rank are counted but not listed.
+fn ranks_text(ranks: &[u32]) -> String {
+    match ranks {
+        [] => "processes without rank".to_owned(),
+        _ => format!("{} {}", noun(ranks.len() as u64, "rank"), rank_ranges(ranks)),
+    }
+}
+
+/// Counts calls of ranks: `1 call of rank 3`.
+fn calls_text(ranks: &[u32], calls: u64) -> String {
+    format!("{} of {}", counted(calls, "call"), ranks_text(ranks))
+}
+
+fn was_or_were(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_no_colon(text: &str) {
+        assert!(!text.contains(':') && !text.ends_with('.'), "{text}");
+    }
+
+    #[test]
+    fn limits_say_what_is_necessary() {
+        let limits = [
+            (
+                DiagnosisLimit::NoCalls,
+                "no calls to MPI of several ranks were recorded; record with rpd-collect",
+            ),
+            (
+                DiagnosisLimit::Threads { processes: 1 },
+                "1 rank calls MPI in several threads, and which thread waits for which is not recorded",
+            ),
+            (
+                DiagnosisLimit::Threads { processes: 2_000 },
+                "2,000 ranks call MPI in several threads, and which thread waits for which is not recorded",
+            ),
+            (
+                DiagnosisLimit::Unmatched { matched_share: 0.5 },
+                "only 50.0 % of the messages and collectives match, 95 % are necessary",
+            ),
+            (
+                DiagnosisLimit::ReplayOff { share: 0.25 },
+                "the calls explain 75.0 % of the length of the run; ranks wait for something that is not recorded",
+            ),
+            (
+                DiagnosisLimit::FewSteps { steps: 1 },
+                "the run has 1 step, at least 10 are necessary; mark them with ranges and name these with --step NAME",
+            ),
+            (
+                DiagnosisLimit::FewSteps { steps: 0 },
+                "the run has 0 steps, at least 10 are necessary; mark them with ranges and name these with --step NAME",
+            ),
+            (DiagnosisLimit::MethodsDisagree, "the replay and the delay analysis point to different ranks"),
+        ];
+        for (limit, wanted) in limits {
+            let text = limit_reason(&limit);
+            assert_eq!(text, wanted);
+            assert_no_colon(&text);
+        }
+        assert_no_colon(LEFT_OUT);
+    }
+
+    #[test]
+    fn one_and_several_have_the_right_forms() {
+        type OfCalls = fn(Vec<u32>, u64) -> MissingCalls;
+        let of_calls: [(OfCalls, &str, &str); 7] = [
+            (
+                |ranks, calls| MissingCalls::DroppedCalls { ranks, calls },
+                "1 call of rank 3 was dropped",
+                "2,000 calls of ranks 0-2 were dropped",
+            ),
+            (
+                |ranks, calls| MissingCalls::OverlappingCalls { ranks, calls },
+                "1 call of rank 3 overlaps another of the same thread",
+                "2,000 calls of ranks 0-2 overlap others of the same thread",
+            ),
+            (
+                |ranks, calls| MissingCalls::WithoutCommunicator { ranks, calls },
+                "1 call of rank 3 has no communicator, which profilers do not record; record with rpd-collect",
+                "2,000 calls of ranks 0-2 have no communicator, which profilers do not record; record with rpd-collect",
+            ),
+            (
+                |ranks, calls| MissingCalls::ReceiveHalves { ranks, calls },
+                "the source of MPI_Sendrecv is not recorded for 1 call of rank 3; record again with this version",
+                "the source of MPI_Sendrecv is not recorded for 2,000 calls of ranks 0-2; record again with this version",
+            ),
+            (
+                |ranks, calls| MissingCalls::PersistentOperations { ranks, calls },
+                "what MPI_Start starts is not recorded for 1 call of rank 3; record again with this version",
+                "what MPI_Start starts is not recorded for 2,000 calls of ranks 0-2; record again with this version",
+            ),
+            (
+                |ranks, calls| MissingCalls::MatchedProbes { ranks, calls },
+                "the probe before MPI_Mrecv is not known for 1 call of rank 3",
+                "the probe before MPI_Mrecv is not known for 2,000 calls of ranks 0-2",
+            ),
+            (
+                |ranks, calls| MissingCalls::UnknownCompletions { ranks, calls },
+                "the beginning of 1 operation that rank 3 completed is not known",
+                "the beginning of 2,000 operations that ranks 0-2 completed is not known",
+            ),
+        ];
+        for (of, one, several) in of_calls {
+            for (missing, wanted) in [(of(vec![3], 1), one), (of(vec![0, 1, 2], 2_000), several)] {
+                let text = reason(&missing);
+                assert_eq!(text, wanted);
+                assert_no_colon(&text);
+            }
+        }
+    }
+
+    #[test]
+    fn other_reasons_are_sentences() {
+        let rows = |rows| MissingCalls::LostRows { table: "mpi_call".to_owned(), rows };
+        let members = |count: usize| MissingCalls::UnknownMembers(vec!["a".to_owned(); count]);
+        let reasons = [
+            (MissingCalls::NoMpiCalls, "no calls to MPI were recorded"),
+            (MissingCalls::MissingRanks(vec![1]), "nothing was recorded of rank 1"),
+            (MissingCalls::MissingRanks(vec![1, 4]), "nothing was recorded of ranks 1,4"),
+            (MissingCalls::UnfinishedRanks(vec![1]), "the last calls of rank 1 are missing"),
+            (rows(None), "rows of mpi_call were lost, which may belong to calls"),
+            (rows(Some(1)), "1 row of mpi_call was lost, which may belong to calls"),
+            (rows(Some(5)), "5 rows of mpi_call were lost, which may belong to calls"),
+            (members(1), "not all members of communicator a are known"),
+            (members(5), "not all members of communicators a, a, a and 2 more are known"),
+            (MissingCalls::SeveralThreads(vec![7]), "rank 7 calls MPI in several threads"),
+            (MissingCalls::SeveralThreads(vec![7, 8]), "ranks 7-8 call MPI in several threads"),
+            (
+                MissingCalls::DroppedCalls { ranks: Vec::new(), calls: 2 },
+                "2 calls of processes without rank were dropped",
+            ),
+            (MissingCalls::UnusableRegions { regions: 1 }, "1 region has no valid times or no name"),
+            (MissingCalls::UnusableRegions { regions: 2 }, "2 regions have no valid times or no name"),
+            (
+                MissingCalls::NoSteps,
+                "no steps were found; mark them with ranges, or name ranges of the run with --step NAME",
+            ),
+        ];
+        for (missing, wanted) in reasons {
+            let text = reason(&missing);
+            assert_eq!(text, wanted);
+            assert_no_colon(&text);
+        }
+        let hostile = MissingCalls::UnknownMembers(vec!["\x1b[31m\n".repeat(1 << 17); 9]);
+        let text = reason(&hostile);
+        assert!(text.len() < 300 && !text.chars().any(char::is_control), "{text}");
     }
 }

@@ -1,7 +1,6 @@
 //! Checks objects against `report.schema.json`, as far as that uses JSON Schema.
 
 use serde_json::Value as Json;
-use std::path::Path;
 
 /// Keywords that are checked, and those that mean nothing for an object's validity.
 const KEYWORDS: [&str; 15] = [
@@ -24,8 +23,7 @@ const KEYWORDS: [&str; 15] = [
 
 /// Returns where an object does not match the schema.
 pub(crate) fn violations(object: &Json) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("report.schema.json");
-    let schema: Json = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let schema: Json = serde_json::from_str(include_str!("../../report.schema.json")).unwrap();
     let mut found = Vec::new();
     check(&schema, &schema, object, "$", &mut found);
     found

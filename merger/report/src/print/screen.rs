@@ -1,0 +1,163 @@
+//! The first screen: the verdict, what is unavailable, and the next commands, in a bounded number of short lines.
+
+use super::cut::cut_middle;
+use super::text::{TableStyle, markdown};
+use crate::report::{NextCommand, Unavailable, VerdictScreen};
+use rpd_console::wording::{grouped, one_line};
+
+/// Maximum number of lines, without the two of the head.
+const MAX_LINES: usize = 23;
+/// Maximum number of characters in a line.
+const MAX_LINE: usize = 120;
+/// Width of the labels.
+const LABEL_WIDTH: usize = 12;
+/// Maximum number of lines of the verdict, and of another entry.
+const MAX_VERDICT_LINES: usize = 4;
+const MAX_ENTRY_LINES: usize = 2;
+/// Maximum number of reasons why something is unavailable.
+const MAX_UNAVAILABLE: usize = 5;
+
+/// Returns the lines of the screen. As many of the reasons why something is unavailable are shown as there is room for.
+pub(super) fn screen_text(screen: &VerdictScreen, unavailable: &[Unavailable], style: TableStyle) -> String {
+    let verdict = |place: usize| if place == 0 { MAX_VERDICT_LINES } else { MAX_ENTRY_LINES };
+    let mut lines: Vec<String> = Vec::new();
+    for (place, (label, text)) in screen.lines.iter().enumerate() {
+        lines.extend(entry_lines(label, text, verdict(place), style));
+    }
+    let next: Vec<String> =
+        screen.next.iter().flat_map(|command| entry_lines("next", &next_text(command), 1, style)).collect();
+    let mut shown = 0;
+    for missing in unavailable.iter().take(MAX_UNAVAILABLE) {
+        let text = format!("{}: {}", missing.subject, missing.reason);
+        let entry = entry_lines("unavailable", &text, MAX_ENTRY_LINES, style);
+        let is_last = shown + 1 == unavailable.len();
+        if lines.len() + entry.len() + usize::from(!is_last) + next.len() > MAX_LINES {
+            break;
+        }
+        lines.extend(entry);
+        shown += 1;
+    }
+    let more = unavailable.len() - shown;
+    if more > 0 {
+        let text = format!("{} more: --format json", grouped(more as u64));
+        lines.extend(entry_lines("unavailable", &text, 1, style));
+    }
+    lines.extend(next);
+    lines.join("\n") + "\n"
+}
+
+/// Returns what a command reports, and the command. `RUN` is in place of inputs that do not fit into a line.
+fn next_text(next: &NextCommand) -> String {
+    let with = |inputs: &str| format!("{}: {}{inputs}", next.purpose, next.command);
+    let whole = next.inputs.as_deref().map(with);
+    let fits = |text: &String| text.chars().count() < MAX_LINE - LABEL_WIDTH;
+    whole.filter(fits).unwrap_or_else(|| with(" RUN"))
+}
+
+/// Returns an entry as lines that begin with its label, or below it. What exceeds `max_lines` is left out.
+fn entry_lines(label: &str, text: &str, max_lines: usize, style: TableStyle) -> Vec<String> {
+    let text = one_line(text);
+    if style == TableStyle::Markdown {
+        return vec![format!("* {label}: {}", markdown(&text))];
+    }
+    // The verdict may have a longer label than the others.
+    let first_width = MAX_LINE - 1 - label.len().max(LABEL_WIDTH);
+    let is_verdict = label.chars().all(|character| !character.is_lowercase());
+    let mark = match is_verdict && style == TableStyle::Coloured {
+        true => format!("\x1b[1m{label}\x1b[0m{:1$}", "", LABEL_WIDTH.saturating_sub(label.len())),
+        false => format!("{label:<LABEL_WIDTH$}"),
+    };
+    let lines = broken(&text, first_width, MAX_LINE - 1 - LABEL_WIDTH, max_lines);
+    let labelled = lines.into_iter().enumerate().map(|(place, line)| match place {
+        0 => format!("{mark} {line}"),
+        _ => format!("{:LABEL_WIDTH$} {line}", ""),
+    });
+    labelled.collect()
+}
+
+/// Breaks a text into lines, between words where that is possible. Longer words are cut in the middle.
+fn broken(text: &str, first_width: usize, width: usize, max_lines: usize) -> Vec<String> {
+    const MARK: &str = "...";
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let word = cut_middle(word, first_width.min(width));
+        let length = word.chars().count();
+        let room = if lines.len() == 1 { first_width } else { width };
+        let is_first = lines.last().is_none_or(String::is_empty);
+        if !is_first && used + 1 + length > room {
+            if lines.len() == max_lines {
+                if let Some(line) = lines.last_mut() {
+                    let kept: String = line.chars().take(room - MARK.len() - 1).collect();
+                    *line = format!("{} {MARK}", kept.trim_end());
+                }
+                return lines;
+            }
+            lines.push(word);
+            used = length;
+        } else if let Some(line) = lines.last_mut() {
+            if !is_first {
+                line.push(' ');
+                used += 1;
+            }
+            line.push_str(&word);
+            used += length;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Map;
+
+    fn screen(text: &str, inputs: Option<&str>) -> VerdictScreen {
+        let labels =
+            ["NO SINGLE CAUSE", "where", "reaches", "cause", "start-up", "time", "efficiency", "steps"];
+        let command = |purpose| NextCommand {
+            purpose,
+            command: "rpd-report path".to_owned(),
+            inputs: inputs.map(str::to_owned),
+        };
+        VerdictScreen {
+            lines: labels.map(|label| (label, text.to_owned())).to_vec(),
+            next: ["one", "two", "three"].map(command).to_vec(),
+            json: Map::new(),
+        }
+    }
+
+    #[test]
+    fn no_text_makes_a_long_line_or_a_long_screen() {
+        let texts = ["word ".repeat(1 << 12), "x".repeat(1 << 20), "\x1b[1m\n".repeat(999), String::new()];
+        for text in texts {
+            let missing = vec![Unavailable::new("topic", text.clone()); 40];
+            let shown = screen_text(&screen(&text, Some(&text)), &missing, TableStyle::Plain);
+            assert!(shown.lines().count() <= MAX_LINES, "{shown}");
+            assert!(shown.lines().all(|line| line.chars().count() <= MAX_LINE), "{shown}");
+            assert!(shown.chars().all(|character| character == '\n' || !character.is_control()), "{shown}");
+            assert!(shown.contains(" more: --format json\nnext         one: rpd-report path"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn commands_are_on_lines_of_their_own() {
+        let shown = screen_text(&screen("text", Some(" 'a  b'")), &[], TableStyle::Plain);
+        let next: Vec<&str> = shown.lines().filter(|line| line.starts_with("next")).collect();
+        assert_eq!(next[0], "next         one: rpd-report path 'a  b'");
+        assert_eq!(next.len(), 3);
+        let shown = screen_text(&screen("text", None), &[], TableStyle::Plain);
+        assert!(shown.ends_with("next         three: rpd-report path RUN\n"), "{shown}");
+        let long = format!(" {}", "x".repeat(200));
+        let shown = screen_text(&screen("text", Some(&long)), &[], TableStyle::Plain);
+        assert!(shown.ends_with("next         three: rpd-report path RUN\n"), "{shown}");
+    }
+
+    #[test]
+    fn only_the_verdict_is_bold() {
+        let plain = screen_text(&screen("a text", None), &[], TableStyle::Plain);
+        let bold = screen_text(&screen("a text", None), &[], TableStyle::Coloured);
+        assert_eq!(bold.matches("\x1b[1m").count(), 1);
+        assert_eq!(bold.replace("\x1b[1m", "").replace("\x1b[0m", ""), plain);
+    }
+}
