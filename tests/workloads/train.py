@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A data-parallel training loop: a small network, trained with SGD on made-up regression data.
 
-Every rank holds its own share of the data. Each step has five phases, which are roctx ranges:
-data, forward, backward, allreduce, step. Each epoch begins with a roctx mark. One rank is slow.
+Every rank holds its own share of the data. Each step is a roctx range, iteration, with its five phases
+in it: data, forward, backward, allreduce, step. Each epoch begins with a roctx mark. One rank is slow.
 
     mpirun -n 4 rpd-collect -- python3 train.py     # under MPI: mpi4py and numpy
     python3 train.py --no-mpi                       # one rank: numpy only
@@ -189,20 +189,21 @@ def train(world, roctx, options):
     for step in range(options.steps):
         if step % options.epoch == 0:
             roctx.mark(f"epoch {step // options.epoch}")
-        with roctx.range("data"):
-            x, y = batch_of(random, options.batch, options.inputs)
-        with roctx.range("forward"):
-            error = network.forward(x) - y
-            losses.append(float(np.mean(error**2)))
-            if slow:
-                time.sleep(options.delay_ms / 1000)
-        with roctx.range("backward"):
-            network.backward(error)
-        with roctx.range("allreduce"):
-            for layer in network.layers:
-                world.sum_on_all(network.gradients[layer])
-        with roctx.range("step"):
-            network.weights -= options.rate / world.size * network.gradients
+        with roctx.range("iteration"):
+            with roctx.range("data"):
+                x, y = batch_of(random, options.batch, options.inputs)
+            with roctx.range("forward"):
+                error = network.forward(x) - y
+                losses.append(float(np.mean(error**2)))
+                if slow:
+                    time.sleep(options.delay_ms / 1000)
+            with roctx.range("backward"):
+                network.backward(error)
+            with roctx.range("allreduce"):
+                for layer in network.layers:
+                    world.sum_on_all(network.gradients[layer])
+            with roctx.range("step"):
+                network.weights -= options.rate / world.size * network.gradients
         if (step + 1) % options.epoch == 0 or step + 1 == options.steps:
             total = world.sum_on_first(np.array([np.mean(losses)]))
             final = None if total is None else total[0] / world.size
