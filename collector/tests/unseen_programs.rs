@@ -157,7 +157,7 @@ fn a_library_that_a_container_does_not_show_is_named_with_the_folder_to_bind() {
     assert!(stderr.contains("cannot be preloaded"), "the loader's own words:\n{stderr}");
     let line = stderr.lines().find_map(|line| line.strip_prefix("rpd-collect: ")).unwrap();
     let begin = format!(
-        "warning: {} runs in a container in which {}/librpd_intercept.so is not visible, so its calls are not recorded: ",
+        "warning: {} runs in a container in which {}/librpd_intercept.so is not visible, so its calls are not recorded; ",
         program.display(),
         folder.display()
     );

@@ -178,7 +178,7 @@ impl WaitAnalysis<'_> {
             what_if.gain_of_timelines(&is_selected).ns
         };
         let mut named: Vec<u32> = suspects.iter().map(|(timeline, _)| *timeline).collect();
-        if named.is_empty() || named.len() * 2 > timelines || of(&named) < min_gain {
+        if named.is_empty() || of(&named) < min_gain {
             return Vec::new();
         }
         // Threads that hold up nobody are left out, from the one with the smallest excess on.
@@ -190,7 +190,7 @@ impl WaitAnalysis<'_> {
                 (named, all) = (without, gain);
             }
         }
-        named
+        if named.len() * 2 > timelines { Vec::new() } else { named }
     }
 
     /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.

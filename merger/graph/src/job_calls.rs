@@ -238,8 +238,8 @@ pub enum CallsError {
 const MAX_TIMELINES: usize = 1 << 24;
 /// Maximum number of calls of a timeline.
 const MAX_CALLS: usize = 1 << 31;
-/// Maximum time of a timeline, ns: two years.
-const MAX_NS: u64 = 1 << 56;
+/// Maximum time of a timeline, ns: its times fit into an `i64`.
+const MAX_NS: u64 = i64::MAX as u64;
 
 impl JobCalls {
     /// Checks that all indices refer to something, so that the analysis needs no checks of its own.
@@ -287,7 +287,7 @@ impl JobCalls {
         }
         let times = timeline.work.iter().map(|segment| segment.ns);
         let times = times.chain(timeline.calls.iter().map(|call| call.duration_ns));
-        let total = times.fold(timeline.end_ns.abs_diff(timeline.start_ns), u64::saturating_add);
+        let total = times.fold(0, u64::saturating_add).max(timeline.end_ns.abs_diff(timeline.start_ns));
         if total > MAX_NS {
             return Err(CallsError::TooMany { what: "ns in a thread", limit: MAX_NS });
         }
