@@ -5,7 +5,7 @@ use crate::critical_path::{CriticalPath, critical_path};
 use crate::delay_costs::{DelayCosts, delay_costs};
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayTimes, replay};
-use crate::transfers::Transfers;
+use crate::transfers::transfer_times;
 use crate::waits::{CallWait, WaitRecorder, Waits};
 use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
@@ -48,7 +48,6 @@ pub struct WaitAnalysis<'a> {
     pub(crate) table: WorkTable,
     pub(crate) waits: Waits,
     pub(crate) replayed: ReplayTimes,
-    estimated_transfers: u64,
 }
 
 /// At least this share of messages and collectives must match for a statement about dependencies.
@@ -57,13 +56,12 @@ pub(crate) const MIN_MATCHED: f64 = 0.95;
 impl<'a> WaitAnalysis<'a> {
     /// Replays the calls of a job.
     pub fn new(graph: &'a CallGraph<'a>) -> WaitAnalysis<'a> {
-        let Transfers { ns, estimated } = Transfers::measure(graph);
-        let times = LabelTimes::new(graph.job, ns);
+        let times = LabelTimes::new(graph.job, transfer_times(graph));
         let table = WorkTable::new(&times);
         let mut recorder = WaitRecorder::new(graph);
         let replayed = replay(graph, &RecordedDurations { times: &times }, &mut recorder);
         let waits = recorder.finish();
-        WaitAnalysis { graph, times, table, waits, replayed, estimated_transfers: estimated }
+        WaitAnalysis { graph, times, table, waits, replayed }
     }
 
     /// Returns the recorded length of the run, ns.
@@ -78,12 +76,6 @@ impl<'a> WaitAnalysis<'a> {
     /// all dependencies are known.
     pub fn replayed_ns(&self) -> i64 {
         self.replayed.length_ns()
-    }
-
-    /// Returns the number of calls whose duration without waiting was estimated, because the errors of the clocks
-    /// are too large.
-    pub fn estimated_transfers(&self) -> u64 {
-        self.estimated_transfers
     }
 
     /// Returns the number of dependencies that were given up, because calls waited for one another.

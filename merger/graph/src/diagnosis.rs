@@ -35,7 +35,7 @@ pub enum JobVerdict {
     CannotTell,
 }
 
-/// Why no rank is named, or not all that is said is certain.
+/// Why no rank is named.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DiagnosisLimit {
     /// No calls of several ranks.
@@ -116,7 +116,7 @@ impl WaitAnalysis<'_> {
             return diagnosis;
         }
         let finding = self.finding(&what_if, costs, &named);
-        let is_serial = finding.is_at_most && named.len() == 1;
+        let is_serial = finding.is_exclusive && named.len() == 1;
         diagnosis.verdict = if is_serial { JobVerdict::Serial } else { JobVerdict::Slow };
         diagnosis.findings = vec![finding];
         diagnosis

@@ -11,7 +11,7 @@ const MIN_STRETCH: usize = 5;
 /// Minimum ratio of the correlation at the best distance of steps for a periodic excess.
 const MIN_CORRELATION: f64 = 0.7;
 
-/// In which steps a thread works longer. Steps count from 0; of a long run, blocks of steps.
+/// In which steps a thread works longer. Steps count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepPattern {
     /// In nearly all.
@@ -30,6 +30,21 @@ pub enum StepPattern {
     },
     /// In some.
     Irregular,
+}
+
+impl StepPattern {
+    /// Returns the pattern of steps of which each block holds several.
+    pub(crate) fn of_blocks(self, steps_in_block: u32, steps: u32) -> StepPattern {
+        match self {
+            StepPattern::Stretch { from, to } => {
+                let end = (to + 1).saturating_mul(steps_in_block).min(steps);
+                StepPattern::Stretch { from: from.saturating_mul(steps_in_block), to: end.saturating_sub(1) }
+            }
+            // Within blocks, the distance is not seen.
+            StepPattern::Periodic { .. } if steps_in_block > 1 => StepPattern::Irregular,
+            pattern => pattern,
+        }
+    }
 }
 
 /// Excess of a thread in each step, ns.
@@ -180,6 +195,14 @@ mod tests {
         let every = StepPattern::Periodic { every: 4 };
         assert_eq!(of(&|step| i64::from(step % 4 == 1) * 5_000).1, every);
         assert!(!of(&|_| 0).0);
+    }
+
+    #[test]
+    fn a_stretch_of_blocks_is_one_of_their_steps() {
+        let blocks = StepPattern::Stretch { from: 2, to: 4 };
+        assert_eq!(blocks.of_blocks(10, 48), StepPattern::Stretch { from: 20, to: 47 });
+        assert_eq!(blocks.of_blocks(1, 48), blocks);
+        assert_eq!(StepPattern::Periodic { every: 3 }.of_blocks(2, 48), StepPattern::Irregular);
     }
 
     #[test]

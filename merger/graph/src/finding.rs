@@ -32,7 +32,7 @@ impl FindingSubject {
 /// A cause of waiting.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobFinding {
-    /// Who works longer.
+    /// The threads that work longer.
     pub subject: FindingSubject,
     /// Label of the work that differs most; `None` if it is none of those that are told apart.
     pub label: Option<u32>,
@@ -44,6 +44,8 @@ pub struct JobFinding {
     pub gain: WhatIfGain,
     /// Whether the gain is an upper limit, because one or two ranks alone do this work.
     pub is_at_most: bool,
+    /// Whether no other thread does this work.
+    pub is_exclusive: bool,
     /// In which steps.
     pub pattern: StepPattern,
     /// Share of the steps in which the work is longer.
@@ -92,9 +94,9 @@ impl WaitAnalysis<'_> {
         };
         let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
         let in_a_step = |ns: u64| ns as f64 / steps / named.len() as f64;
-        let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).sum();
+        let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let rare = (0..SLOTS).filter(|slot| !table.is_common[*slot]);
-        let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).sum();
+        let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let of_block = |block: usize| named.iter().map(|t| table.excess_ns(*t as usize, block)).sum();
         let by_step = StepExcess::new(table.step_blocks().map(of_block).collect(), false);
         let mut cost = DelayCost::default();
@@ -107,8 +109,9 @@ impl WaitAnalysis<'_> {
             label_ns: in_a_step(cells().map(|(timeline, block)| table.ns(timeline, block, slot)).sum()),
             typical_ns: in_a_step(cells().map(|(_, block)| table.typical_ns(block, slot)).sum()),
             gain: what_if.gain_of_timelines(&is_named),
-            is_at_most: of_rare * 2 > of_all,
-            pattern: by_step.pattern(),
+            is_at_most: of_rare > of_all / 2,
+            is_exclusive: table.holders[slot] == 1,
+            pattern: by_step.pattern().of_blocks(table.steps_in_block as u32, self.graph.job.steps),
             share_of_steps: by_step.share_of_steps(),
             cost,
         }

@@ -1,4 +1,4 @@
-//! Whom members of a collective with a root waited for, seen from the times at which all members entered and left.
+//! For which members those of a collective with a root waited, seen from the times at which all members entered and left.
 //!
 //! MPI libraries move data along trees: in `MPI_Reduce` a rank between the leaves and the root waits for its part of
 //! the tree, in `MPI_Bcast` for its parent. Which ranks these are is not recorded. A member can only have waited for
@@ -9,7 +9,7 @@ use crate::instances::{Instance, Instances, Member};
 use crate::job_calls::{CollectiveWaits, JobCalls};
 
 /// The times of members are compared if a call lasts at least this many error bounds.
-const MIN_DURATION_BOUNDS: u64 = 16;
+pub(crate) const MIN_DURATION_BOUNDS: u64 = 16;
 /// Maximum number of members that are compared with one.
 const MAX_COMPARED: usize = 256;
 

@@ -6,10 +6,9 @@
 use crate::call_graph::{CallGraph, Dependency, is_near};
 use crate::eager_limit::size_class;
 use crate::job_calls::{BegunOperation, CallTimeline, CollectiveWaits};
+use crate::observed_waits::MIN_DURATION_BOUNDS;
 use std::collections::HashMap;
 
-/// A time is compared between nodes if the duration of the call is at least this many error bounds.
-const MIN_DURATION_BOUNDS: u64 = 16;
 /// Time that a message takes within a node, ns, as far as it limits an estimate.
 const NEAR_LATENCY_NS: u64 = 1_000;
 /// Time that a message takes between nodes if it was not measured, ns.
@@ -17,48 +16,35 @@ const FAR_LATENCY_NS: u64 = 5_000;
 /// Bandwidth that limits an estimate, bytes per ns.
 const BYTES_PER_NS: u64 = 10;
 
-/// Durations of the calls without waiting, ns, by timeline and call.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Transfers {
-    pub(crate) ns: Vec<Vec<u64>>,
-    /// Calls whose transfer was estimated without comparing clocks.
-    pub(crate) estimated: u64,
-}
-
-/// Calls that take about equally long: label, whether all dependencies are on the same node, class of size.
+/// Calls that take about equally long: label, whether they wait for messages of their own node only, class of size.
 type CallClass = (u32, bool, usize);
 
-impl Transfers {
-    /// Determines the durations for all calls of a graph.
-    pub(crate) fn measure(graph: &CallGraph<'_>) -> Transfers {
-        let arrivals = Arrivals::measure(graph);
-        let shortest = shortest_by_class(graph);
-        let mut estimated = 0;
-        let ns = (0..graph.job.timelines.len()).map(|timeline| {
-            let calls = &graph.job.timelines[timeline];
-            let mut ns: Vec<u64> = calls.calls.iter().map(|call| call.duration_ns).collect();
-            let sizes = sizes_of(graph, calls);
-            for (call, dependencies) in graph.timelines[timeline].iter() {
-                let own = &calls.calls[call as usize];
-                let late = arrivals.latest(graph, calls, dependencies);
-                ns[call as usize] = match late {
-                    Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
-                        let after = own.exit_ns().saturating_sub(latest.max(own.enter_ns));
-                        u64::try_from(after).unwrap_or(0)
-                    }
-                    _ => {
-                        estimated += 1;
-                        let size = sizes.get(&call).copied().unwrap_or(0);
-                        let class = class_of(graph, calls, own.label, dependencies, size);
-                        arrivals.estimate(graph, own.duration_ns, class, dependencies, size, &shortest)
-                    }
-                };
-            }
-            ns
-        });
-        let ns = ns.collect();
-        Transfers { ns, estimated }
-    }
+/// Returns the durations of the calls without waiting, ns, by timeline and call.
+pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<Vec<u64>> {
+    let arrivals = Arrivals::measure(graph);
+    let shortest = shortest_by_class(graph);
+    let ns = (0..graph.job.timelines.len()).map(|timeline| {
+        let calls = &graph.job.timelines[timeline];
+        let mut ns: Vec<u64> = calls.calls.iter().map(|call| call.duration_ns).collect();
+        let sizes = sizes_of(graph, calls);
+        for (call, dependencies) in graph.timelines[timeline].iter() {
+            let own = &calls.calls[call as usize];
+            let late = arrivals.latest(graph, calls, dependencies);
+            ns[call as usize] = match late {
+                Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
+                    let after = own.exit_ns().saturating_sub(latest.max(own.enter_ns));
+                    u64::try_from(after).unwrap_or(0)
+                }
+                _ => {
+                    let size = sizes.get(&call).copied().unwrap_or(0);
+                    let class = class_of(graph, calls, own.label, dependencies, size);
+                    arrivals.estimate(graph, own.duration_ns, class, dependencies, size, &shortest)
+                }
+            };
+        }
+        ns
+    });
+    ns.collect()
 }
 
 /// What the members of each collective have in common.

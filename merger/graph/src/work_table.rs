@@ -14,13 +14,15 @@ const MIN_HOLDERS: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct WorkTable {
     pub(crate) blocks: usize,
-    steps_in_block: usize,
+    pub(crate) steps_in_block: usize,
     /// By timeline, block and slot.
     cells: Vec<u64>,
     /// Typical time by block and slot.
     typical: Vec<u64>,
     /// Whether enough threads have the label of a slot.
     pub(crate) is_common: [bool; SLOTS],
+    /// Number of threads that have the label of a slot.
+    pub(crate) holders: [usize; SLOTS],
 }
 
 impl WorkTable {
@@ -37,6 +39,7 @@ impl WorkTable {
             cells: vec![0; timelines * blocks * SLOTS],
             typical: vec![0; blocks * SLOTS],
             is_common: [false; SLOTS],
+            holders: [0; SLOTS],
         };
         for (number, timeline) in job.timelines.iter().enumerate() {
             for call in 0..=timeline.calls.len() {
@@ -56,6 +59,7 @@ impl WorkTable {
             let has_slot =
                 |timeline: &usize| (0..self.blocks).any(|block| self.ns(*timeline, block, slot) > 0);
             let holders: Vec<usize> = (0..timelines).filter(has_slot).collect();
+            self.holders[slot] = holders.len();
             self.is_common[slot] = !holders.is_empty() && holders.len() >= MIN_HOLDERS.min(timelines);
             if !self.is_common[slot] {
                 continue;
