@@ -81,11 +81,17 @@ fn select(run: &RunDatabase, common: &CommonArgs) -> Result<Selection, Failure> 
         }
     };
     let selection = Selection::new(&run.processes, common.nodes.as_deref(), window, common.step.as_deref());
-    if selection.is_empty() {
+    let has_ranks = |is_used: &dyn Fn(u32) -> bool| {
+        let mut processes = (0..).zip(&run.processes);
+        processes.any(|(place, process)| process.info.rank.is_some() && is_used(place))
+    };
+    let lacks_ranks =
+        common.ranks.is_some() && has_ranks(&|_| true) && !has_ranks(&|place| selection.contains(place));
+    if selection.is_empty() || lacks_ranks {
         let hosts: BTreeSet<&str> = run.processes.iter().map(|process| process.info.host.as_str()).collect();
         let hosts: Vec<&str> = hosts.into_iter().take(16).collect();
         let why = format!(
-            "no process of the run is selected: check --ranks and --nodes; it has {}",
+            "no process of the run is selected; check --ranks and --nodes (the run has the nodes {})",
             hosts.join(", ")
         );
         return Err(Failure::usage(why));

@@ -164,7 +164,7 @@ pub(crate) struct CommonArgs {
     /// Report only processes of these nodes, by host name
     #[arg(long, global = true, value_name = "HOST,...", value_delimiter = ',')]
     pub(crate) nodes: Option<Vec<String>>,
-    /// Report only rows that start within ranges of this name on their process
+    /// Ranges of this name mark the steps; tables have only rows that start within them on their process
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) step: Option<String>,
     /// Rows of a table, or of each rank or node; 0 for all [default: 40 as text or Markdown, all otherwise]

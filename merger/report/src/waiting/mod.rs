@@ -11,8 +11,9 @@ pub(crate) use why_not::missing_reasons;
 use crate::input::ReportRun;
 use rpd_calls::{ReadOptions, RunCalls};
 use rpd_console::Failure;
+use rpd_console::wording::one_line;
 use rpd_graph::{CallGraph, DelayCosts, JobDiagnosis, JobVerdict, WaitAnalysis};
-use why_not::{LEFT_OUT, limit_reason};
+use why_not::{LEFT_OUT, limit_reason, missing_ranks};
 
 /// The analysed calls of a run.
 pub(crate) struct AnalysedRun<'a> {
@@ -35,6 +36,11 @@ pub(crate) fn with_analysis<T>(
     let selection = &run.selection;
     let options = ReadOptions { step: selection.step.clone(), window_ns: selection.window_ns() };
     let calls = RunCalls::read(&run.database, &options)?;
+    if let Some(step) = selection.step.as_deref().filter(|_| calls.steps.is_none() && calls.job.processes > 0)
+    {
+        let name = one_line(step);
+        return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
+    }
     let graph = CallGraph::new(&calls.job)
         .map_err(|error| Failure::internal(format!("the calls contradict themselves: {error}")))?;
     let analysis = WaitAnalysis::new(&graph);
@@ -47,7 +53,8 @@ pub(crate) fn with_analysis<T>(
         diagnosis.findings.clear();
         vec![LEFT_OUT.to_owned()]
     } else {
-        diagnosis.limits.iter().map(limit_reason).collect()
+        let missing = missing_ranks(&calls).filter(|_| !diagnosis.limits.is_empty());
+        missing.into_iter().chain(diagnosis.limits.iter().map(limit_reason)).collect()
     };
     let (calls, graph, analysis) = (&calls, &graph, &analysis);
     use_it(&AnalysedRun { calls, graph, analysis, costs, diagnosis, leaves_out_ranks, reasons })

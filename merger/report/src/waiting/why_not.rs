@@ -45,6 +45,12 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit) -> String {
     }
 }
 
+/// Returns that ranks are missing, if they are: a reason of which others follow.
+pub(crate) fn missing_ranks(calls: &RunCalls) -> Option<String> {
+    let is_of_ranks = |missing: &&MissingCalls| matches!(missing, MissingCalls::MissingRanks(_));
+    calls.unavailable.iter().find(is_of_ranks).map(reason)
+}
+
 /// Describes what is missing in the calls.
 pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
     calls.unavailable.iter().map(|missing| Unavailable::new("waiting", reason(missing))).collect()
