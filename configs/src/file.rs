@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Maximum size of a file.
 pub(crate) const MAX_BYTES: u64 = 1 << 20;
-/// Maximum number of tables in a file.
+/// Names of the tables in a file.
 const TABLES: [&str; 2] = ["collect", "merge"];
 /// The key that lists the keys which only the site file may set.
 const LOCKED: &str = "locked";
