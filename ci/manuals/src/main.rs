@@ -49,7 +49,11 @@ fn write(prefix: &Path) -> io::Result<()> {
 fn write_pages(words: &str, command: &Command, folder: &Path) -> io::Result<()> {
     let file = format!("{}.1", words.replace(' ', "-"));
     fs::write(folder.join(file), page(words, command.clone())?)?;
-    let below = |below: &Command| write_pages(&format!("{words} {}", below.get_name()), below, folder);
+    let globals = || command.get_arguments().filter(|argument| argument.is_global_set());
+    let below = |below: &Command| {
+        let below = globals().fold(below.clone(), |below, global| below.arg(global.clone()));
+        write_pages(&format!("{words} {}", below.get_name()), &below, folder)
+    };
     command.get_subcommands().try_for_each(below)
 }
 
