@@ -142,7 +142,7 @@ impl<'a> CallGraph<'a> {
             entrances.push(Entrance { call, instance, is_blocking });
             if entry.is_blocking {
                 let by_function = self.of_entry(timeline, number);
-                let seen = observed.last_before_exit(self.job, instance, timeline, entry.call);
+                let seen = observed.last_before_exit(self.job, instance, timeline, entry.call, by_function);
                 found.extend(by_function.into_iter().chain(seen).map(|dependency| (entry.call, dependency)));
             }
         }
