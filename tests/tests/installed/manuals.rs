@@ -8,13 +8,21 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 6] = [
+const PROGRAMS: [&[&str]; 14] = [
     &["rpd-collect"],
     &["rpd-collect", "doctor"],
     &["rpd-merge"],
     &["rpd-merge", "inspect"],
     &["rpd-report"],
     &["rpd-report", "summary"],
+    &["rpd-report", "ranks"],
+    &["rpd-report", "collectives"],
+    &["rpd-report", "blame"],
+    &["rpd-report", "whatif"],
+    &["rpd-report", "path"],
+    &["rpd-report", "efficiency"],
+    &["rpd-report", "clocks"],
+    &["rpd-report", "integrity"],
 ];
 
 fn is_there(program: &str) -> bool {
