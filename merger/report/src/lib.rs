@@ -1,7 +1,7 @@
 //! Reports where the time of a run went, as text and for machines.
 //!
 //! [`CommandLine`] holds the options of a program call, and [`run()`] executes it: it opens the run, makes the report of
-//! a subcommand, and prints it. A subcommand is a room that returns a [`report::Report`] of tables.
+//! a subcommand, and prints it. A subcommand is a room that returns a `report::Report` of tables.
 
 mod blame;
 mod clocks;
