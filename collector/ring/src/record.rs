@@ -121,7 +121,7 @@ pub struct MpiCall {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
-    /// What a call that sends to its peer also receives.
+    /// Receive half of a call that also sends to its peer.
     pub receive: Option<MpiReceive>,
 }
 

@@ -111,7 +111,7 @@ fn wait_for(
     exit_status
 }
 
-/// What became of a profiler that was to start the command.
+/// How the start of the command by a profiler ended.
 #[derive(Debug)]
 pub(crate) enum StartOutcome {
     /// It has started the command.

@@ -42,7 +42,7 @@ pub struct MpiRow {
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
-    /// What a call that sends to its peer also receives.
+    /// Receive half of a call that also sends to its peer.
     pub receive: Option<MpiReceive>,
     /// Stack id of the matched probe whose message the call receives.
     pub probe_stack: Option<i64>,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Maximum number of labels; all others share [`CallLabel::Other`].
 const MAX_LABELS: usize = 1 << 16;
 
-/// What a call or work is counted under.
+/// Label under which the time of a call or of work counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CallLabel {
     /// Name of the innermost range. Many names that differ in a last number only have one label without it.

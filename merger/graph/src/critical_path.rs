@@ -12,9 +12,9 @@ const MAX_PIECES: usize = 100_000;
 pub struct PathPiece {
     /// The thread.
     pub timeline: u32,
-    /// The call with whose end after a wait the piece begins; `None` for the start of the thread.
+    /// The call in which the thread waited before the piece; `None` for the start of the thread.
     pub from_call: Option<u32>,
-    /// The call with whose entry the piece ends; the number of its calls for the end of the thread.
+    /// The call that the thread enters at the end of the piece; the number of calls for the end of the thread.
     pub to_call: u32,
     /// Duration, ns.
     pub ns: u64,
@@ -25,7 +25,7 @@ pub struct PathPiece {
 pub struct CriticalPath {
     /// Its pieces, in order of time: the last 100,000.
     pub pieces: Vec<PathPiece>,
-    /// Time on the path of each thread by label, ns. No label stands for all those that are not told apart.
+    /// Time on the path of each thread by label, ns. `None` stands for all labels without a slot.
     pub by_label: Vec<(u32, Option<u32>, u64)>,
 }
 

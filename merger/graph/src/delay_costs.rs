@@ -34,7 +34,7 @@ impl DelayCost {
 /// Waiting that the work of a thread under a label caused.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LabelCost {
-    /// Label; `None` for all those that are not told apart.
+    /// Label; `None` for all labels without a slot.
     pub label: Option<u32>,
     /// The waiting.
     pub cost: DelayCost,

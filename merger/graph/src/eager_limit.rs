@@ -1,4 +1,4 @@
-//! Above which size a send waits until its receive is posted, found from the sends whose receiver was late.
+//! Estimates the message size above which a send waits until its receive is posted, from sends to late receivers.
 //!
 //! An MPI library copies small messages (*eager*) and lets large ones wait for their receive. The limit depends on
 //! the library and the network, and differs within a node and between nodes.

@@ -34,7 +34,7 @@ impl FindingSubject {
 pub struct JobFinding {
     /// The threads that work longer.
     pub subject: FindingSubject,
-    /// Label of the work that differs most; `None` if it is none of those that are told apart.
+    /// Label of the work that differs most; `None` if it is one of the labels without a slot.
     pub label: Option<u32>,
     /// Mean of this work in a step, ns.
     pub label_ns: f64,
@@ -57,7 +57,7 @@ pub struct JobFinding {
 /// Work of a thread under one label.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepWork {
-    /// Label; `None` for all those that are not told apart.
+    /// Label; `None` for all labels without a slot.
     pub label: Option<u32>,
     /// Mean in a step, ns.
     pub step_ns: f64,

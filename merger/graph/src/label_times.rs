@@ -2,7 +2,7 @@
 
 use crate::job_calls::{CallTimeline, JobCalls};
 
-/// Number of labels that are told apart: those with the most time, and one for all others.
+/// Number of slots: one for each of the labels with the most time, and one for all others.
 pub(crate) const SLOTS: usize = 32;
 /// Sums are stored for every so many calls.
 const STRIDE: usize = 64;

@@ -123,7 +123,7 @@ fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: A
             if missing {
                 return false;
             }
-            // All ranks stand in it: whoever comes here lets all of them leave.
+            // All ranks have entered: the last one completes the collective for all.
             let latest = ranks.iter().filter_map(|rank| rank.entered).max().unwrap_or(now);
             let root = ranks[0].entered.unwrap_or(now);
             for (place, rank) in ranks.iter_mut().enumerate() {

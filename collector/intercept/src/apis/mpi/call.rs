@@ -21,13 +21,13 @@ pub(super) struct CallArguments {
     /// The partners are the neighbours of this process, not the whole communicator.
     pub(super) is_of_neighbours: bool,
     pub(super) effect: CallEffect,
-    /// What a call that sends to its peer also receives.
+    /// Receive half of a call that also sends to its peer.
     pub(super) receive: Option<ReceiveArguments>,
     /// Use of a matched probe's message.
     pub(super) message: MessageUse,
 }
 
-/// What a call does with the message of a matched probe.
+/// Use of the message of a matched probe.
 #[derive(Clone, Copy)]
 pub(super) enum MessageUse {
     None,
