@@ -103,6 +103,18 @@ impl<'a> WaitAnalysis<'a> {
 
     /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
     pub fn delay_costs(&self) -> DelayCosts {
+        self.delay_costs_of(&self.waits)
+    }
+
+    /// Attributes the waiting that would remain in the steps if the work of some threads took as long as is typical.
+    pub(crate) fn delay_costs_without(&self, what_if: &WhatIf<'_>, timelines: &[u32]) -> DelayCosts {
+        let is_typical = what_if.selection(timelines);
+        let mut recorder = WaitRecorder::new(self.graph);
+        replay(self.graph, &what_if.typical(|timeline, _, _| is_typical[timeline]), &mut recorder);
+        self.delay_costs_of(&recorder.finish())
+    }
+
+    fn delay_costs_of(&self, waits: &Waits) -> DelayCosts {
         let is_in_steps = |wait: &CallWait| {
             let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
             match (steps.first(), steps.last()) {
@@ -110,7 +122,7 @@ impl<'a> WaitAnalysis<'a> {
                 _ => true,
             }
         };
-        delay_costs(&self.waits, &self.times, is_in_steps)
+        delay_costs(waits, &self.times, is_in_steps)
     }
 
     /// Returns the critical path.

@@ -17,6 +17,10 @@ const MIN_GAIN: f64 = 0.01;
 const MIN_STEPS: usize = 10;
 /// The replay may be off by this share of the run.
 const MAX_REPLAY_OFF: f64 = 0.05;
+/// Maximum number of findings.
+const MAX_FINDINGS: usize = 3;
+/// Threads are a finding of their own if they have at least this share of the gain of all that are named.
+const MIN_GROUP_SHARE: f64 = 1.0 / 3.0;
 /// Up to this many suspects are tried one by one.
 const MAX_TRIED: usize = 8;
 
@@ -69,7 +73,8 @@ pub enum DiagnosisLimit {
 pub struct JobDiagnosis {
     /// What slows the job down.
     pub verdict: JobVerdict,
-    /// The causes that are named.
+    /// The causes that are named, the one with the longest excess first. The gain of each is what remains to be gained
+    /// when those before it work as is typical.
     pub findings: Vec<JobFinding>,
     /// What the job would gain if all work of all threads took as long as is typical.
     pub gain_of_all: WhatIfGain,
@@ -110,16 +115,37 @@ impl WaitAnalysis<'_> {
         if named.is_empty() {
             return diagnosis;
         }
-        if !is_among_first_causes(costs, &named) {
-            diagnosis.verdict = JobVerdict::CannotTell;
-            diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
-            return diagnosis;
-        }
-        let finding = self.finding(&what_if, costs, &named);
-        let is_serial = finding.is_exclusive && named.len() == 1;
-        diagnosis.verdict = if is_serial { JobVerdict::Serial } else { JobVerdict::Slow };
-        diagnosis.findings = vec![finding];
+        diagnosis.findings = self.findings(&what_if, costs, &named);
+        diagnosis.verdict = match diagnosis.findings.first() {
+            Some(first) if first.is_exclusive && first.subject.timelines().len() == 1 => JobVerdict::Serial,
+            Some(_) => JobVerdict::Slow,
+            None => {
+                diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
+                JobVerdict::CannotTell
+            }
+        };
         diagnosis
+    }
+
+    /// Describes the named threads. Those with a longer excess than the rest come first, in a finding of their own: the
+    /// waiting for them hides the delays of the rest, which the delay analysis of the replay without them shows. The
+    /// findings end at the first whose threads that analysis does not confirm.
+    fn findings(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> Vec<JobFinding> {
+        let mut findings = Vec::new();
+        let mut before = Vec::new();
+        let mut rest = named;
+        while !rest.is_empty() && findings.len() < MAX_FINDINGS {
+            let (group, smaller) = rest.split_at(first_group(what_if, &before, rest));
+            let without = (!before.is_empty()).then(|| self.delay_costs_without(what_if, &before));
+            let costs = without.as_ref().unwrap_or(costs);
+            if !is_among_first_causes(costs, group) {
+                break;
+            }
+            findings.push(self.finding(what_if, costs, group, &before));
+            before.extend_from_slice(group);
+            rest = smaller;
+        }
+        findings
     }
 
     /// Returns what forbids to name a rank.
@@ -172,11 +198,7 @@ impl WaitAnalysis<'_> {
     /// many to stand out.
     fn named(&self, what_if: &WhatIf<'_>, suspects: &[(u32, StepExcess)], min_gain: i64) -> Vec<u32> {
         let timelines = self.graph.job.timelines.len();
-        let of = |selected: &[u32]| {
-            let mut is_selected = vec![false; timelines];
-            selected.iter().for_each(|timeline| is_selected[*timeline as usize] = true);
-            what_if.gain_of_timelines(&is_selected).ns
-        };
+        let of = |selected: &[u32]| what_if.gain_of_timelines(selected, &[]).ns;
         let mut named: Vec<u32> = suspects.iter().map(|(timeline, _)| *timeline).collect();
         if named.is_empty() || of(&named) < min_gain {
             return Vec::new();
@@ -217,6 +239,15 @@ impl WaitAnalysis<'_> {
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }
+}
+
+/// Returns how many of the threads, the one with the longest excess first, have a large part of the gain of all of
+/// them, where the work of those before is typical already.
+fn first_group(what_if: &WhatIf<'_>, before: &[u32], timelines: &[u32]) -> usize {
+    let gain = |count: usize| what_if.gain_of_timelines(&timelines[..count], before).ns as f64;
+    let all = timelines.len();
+    let of_all = gain(all);
+    (1..all.min(MAX_TRIED)).find(|count| gain(*count) >= of_all * MIN_GROUP_SHARE).unwrap_or(all)
 }
 
 /// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.

@@ -82,8 +82,15 @@ impl WaitAnalysis<'_> {
         work
     }
 
-    /// Describes the threads that are named, the one with the longest excess first.
-    pub(crate) fn finding(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> JobFinding {
+    /// Describes the threads that are named, the one with the longest excess first, where the work of the threads
+    /// `before` is typical already.
+    pub(crate) fn finding(
+        &self,
+        what_if: &WhatIf<'_>,
+        costs: &DelayCosts,
+        named: &[u32],
+        before: &[u32],
+    ) -> JobFinding {
         let (table, steps) = (&self.table, f64::from(self.graph.job.steps));
         let cells = || named.iter().flat_map(|t| table.step_blocks().map(move |block| (*t as usize, block)));
         let excess = |slot: usize| -> i64 {
@@ -101,14 +108,12 @@ impl WaitAnalysis<'_> {
         let by_step = StepExcess::new(table.step_blocks().map(of_block).collect(), false);
         let mut cost = DelayCost::default();
         named.iter().for_each(|timeline| cost.add(costs.of_timeline(*timeline as usize)));
-        let mut is_named = vec![false; self.graph.job.timelines.len()];
-        named.iter().for_each(|timeline| is_named[*timeline as usize] = true);
         JobFinding {
             subject: self.subject(named),
             label: self.times.label(slot),
             label_ns: in_a_step(cells().map(|(timeline, block)| table.ns(timeline, block, slot)).sum()),
             typical_ns: in_a_step(cells().map(|(_, block)| table.typical_ns(block, slot)).sum()),
-            gain: what_if.gain_of_timelines(&is_named),
+            gain: what_if.gain_of_timelines(named, before),
             is_at_most: of_rare > of_all / 2,
             is_exclusive: table.holders[slot] == 1,
             pattern: by_step.pattern().of_blocks(table.steps_in_block as u32, self.graph.job.steps),

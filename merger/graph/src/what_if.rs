@@ -142,21 +142,48 @@ impl<'a> WhatIf<'a> {
 
     /// Returns the gain if the selected work, by timeline, block and slot, takes at most as long as is typical.
     pub(crate) fn gain(&self, is_selected: impl Fn(usize, usize, usize) -> bool) -> WhatIfGain {
-        let recorded = RecordedDurations { times: self.times };
-        let durations = TypicalDurations { recorded, table: self.table, is_selected };
+        self.gain_after((self.length_ns, &self.steps), is_selected)
+    }
+
+    /// Returns the durations in which the selected work takes at most as long as is typical.
+    pub(crate) fn typical<F>(&self, is_selected: F) -> TypicalDurations<'_, F> {
+        TypicalDurations { recorded: RecordedDurations { times: self.times }, table: self.table, is_selected }
+    }
+
+    /// Returns the gain over a run of this length, with steps of these lengths, ns.
+    fn gain_after(
+        &self,
+        (length_ns, lengths): (i64, &[f64]),
+        is_selected: impl Fn(usize, usize, usize) -> bool,
+    ) -> WhatIfGain {
         let mut steps = StepEnds::new(self.graph);
-        let ns = self.length_ns - replay(self.graph, &durations, &mut steps).length_ns();
+        let ns = length_ns - replay(self.graph, &self.typical(is_selected), &mut steps).length_ns();
         let gains: Vec<f64> =
-            self.steps.iter().zip(steps.lengths()).map(|(before, after)| before - after).collect();
+            lengths.iter().zip(steps.lengths()).map(|(before, after)| before - after).collect();
         let spread = STANDARD_ERRORS * standard_error_of_sum(&gains);
         // A replay that is off by some share of the run is taken to be off by the same share of the gain.
         let off = self.off_ns.unsigned_abs() as f64 * (ns as f64 / self.length_ns.max(1) as f64).abs();
         WhatIfGain { ns, error_bound_ns: (spread + off).round() as i64 }
     }
 
-    /// Returns the gain if all work of some timelines takes at most as long as is typical.
-    pub(crate) fn gain_of_timelines(&self, is_selected: &[bool]) -> WhatIfGain {
-        self.gain(|timeline, _, _| is_selected[timeline])
+    /// Returns the gain if all work of some timelines takes at most as long as is typical, where that of the timelines
+    /// `before` does so already.
+    pub(crate) fn gain_of_timelines(&self, timelines: &[u32], before: &[u32]) -> WhatIfGain {
+        let is_selected = self.selection(timelines.iter().chain(before));
+        if before.is_empty() {
+            return self.gain(|timeline, _, _| is_selected[timeline]);
+        }
+        let is_before = self.selection(before);
+        let mut steps = StepEnds::new(self.graph);
+        let replayed = replay(self.graph, &self.typical(|timeline, _, _| is_before[timeline]), &mut steps);
+        self.gain_after((replayed.length_ns(), &steps.lengths()), |timeline, _, _| is_selected[timeline])
+    }
+
+    /// Returns whether each timeline is one of these.
+    pub(crate) fn selection<'t>(&self, timelines: impl IntoIterator<Item = &'t u32>) -> Vec<bool> {
+        let mut is_selected = vec![false; self.graph.job.timelines.len()];
+        timelines.into_iter().for_each(|timeline| is_selected[*timeline as usize] = true);
+        is_selected
     }
 
     /// Returns the length of the run with a network that takes no time, ns.

@@ -6,7 +6,10 @@ use super::conditions::PlantedExcess;
 use super::recorder::Unrecorded;
 use super::scenario::{CausePattern, NamedCause, PlantedCost, Scenario};
 use crate::synthetic::RandomSource;
-use rpd_graph::{CallGraph, CallsError, FindingSubject, JobDiagnosis, JobVerdict, StepPattern, WaitAnalysis};
+use rpd_graph::{
+    CallGraph, CallsError, FindingSubject, JobDiagnosis, JobFinding, JobVerdict, StepPattern, WaitAnalysis,
+    WhatIfGain,
+};
 
 /// What happens to the records of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -184,7 +187,7 @@ fn compare(
         }
         (_, None) => AnswerVerdict::Missed,
         (NamedCause::Nobody | NamedCause::StartUp, Some(_)) => AnswerVerdict::FalseAlarm,
-        (cause, Some(finding)) => judge_subject(scenario, cause, &finding.subject),
+        (cause, Some(finding)) => judge_subjects(scenario, cause, &finding.subject, &diagnosis.findings),
     };
     let verdict = match (&expected.cause, finding) {
         (NamedCause::AtMost(_), Some(finding)) if verdict == AnswerVerdict::Right => {
@@ -197,7 +200,9 @@ fn compare(
     let is_known = verdict == AnswerVerdict::Right;
     let gain = match expected.cause {
         NamedCause::StartUp => Some(diagnosis.gain_of_start_up),
-        _ => finding.map(|finding| finding.gain),
+        // The gain of each finding is what remains when those before it are gone.
+        _ => finding
+            .map(|_| diagnosis.findings.iter().map(|finding| finding.gain).fold(WhatIfGain::default(), both)),
     };
     let range = |label: Option<u32>| label.and_then(|label| calls.range(label));
     JudgedAnswer {
@@ -210,7 +215,16 @@ fn compare(
     }
 }
 
-fn judge_subject(scenario: &Scenario, cause: &NamedCause, subject: &FindingSubject) -> AnswerVerdict {
+fn both(one: WhatIfGain, other: WhatIfGain) -> WhatIfGain {
+    WhatIfGain { ns: one.ns + other.ns, error_bound_ns: one.error_bound_ns + other.error_bound_ns }
+}
+
+fn judge_subjects(
+    scenario: &Scenario,
+    cause: &NamedCause,
+    first: &FindingSubject,
+    findings: &[JobFinding],
+) -> AnswerVerdict {
     let planted: Vec<u32> = match cause {
         NamedCause::Ranks(ranks) => ranks.clone(),
         NamedCause::AtMost(rank) => vec![*rank],
@@ -220,11 +234,11 @@ fn judge_subject(scenario: &Scenario, cause: &NamedCause, subject: &FindingSubje
         }
         NamedCause::Nobody | NamedCause::StartUp => Vec::new(),
     };
-    let named = subject.timelines();
+    let named: Vec<u32> = findings.iter().flat_map(|finding| finding.subject.timelines()).copied().collect();
     if named.iter().any(|rank| !planted.contains(rank)) {
         return AnswerVerdict::WrongName;
     }
-    let is_right = match (cause, subject) {
+    let is_right = match (cause, first) {
         (NamedCause::Node(node), FindingSubject::Node { node: found, .. }) => node == found,
         (NamedCause::Node(_), FindingSubject::Timelines(_)) => false,
         _ => named == planted,

@@ -132,7 +132,7 @@ fn has_phase(finding: &Finding, truth: &Truth) -> bool {
     let Some((first, last)) = truth.phase else { return true };
     let near =
         |(from, to): (u32, u32)| from.abs_diff(first) <= PHASE_STEPS && to.abs_diff(last) <= PHASE_STEPS;
-    finding.when.as_ref().and_then(|when| when.steps).is_some_and(near)
+    finding.when.as_ref().and_then(|when| when.first_step.zip(when.last_step)).is_some_and(near)
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     const RANK_1: &str = r#"{"kind":"straggler","subject":{"ranks":[1],"hosts":["n1"],"gpus":[]},
-        "label":{"kind":"range","name":"work"},"when":{"steps":[10,29],"pattern":"steady"},
+        "label":{"kind":"range","name":"work"},"when":{"first_step":10,"last_step":29,"pattern":"stretch"},
         "gain":{"ns":110,"low_ns":95,"high_ns":125,"share":0.11,"bound":"estimate"}}"#;
     const RANK_2: &str =
         r#"{"kind":"straggler","subject":{"ranks":[2]},"label":{"kind":"range","name":"work"}}"#;

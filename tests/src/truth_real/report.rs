@@ -55,8 +55,10 @@ pub struct Label {
 /// Steps of a finding.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlowSteps {
-    /// First and last.
-    pub steps: Option<(u32, u32)>,
+    /// The first, if they are one stretch or every nth.
+    pub first_step: Option<u32>,
+    /// The last.
+    pub last_step: Option<u32>,
 }
 
 /// A shorter run, ns.
