@@ -4,8 +4,14 @@ use crate::repetition::repeated_steps;
 use crate::step_ranges::{MIN_STEPS, StepRanges};
 use rpd_graph::{CallTimeline, JobCalls};
 
-/// Length of a window, ns.
-const WINDOW_NS: u64 = 1_000_000_000;
+/// Maximum length of a window, ns.
+const MAX_WINDOW_NS: u64 = 1_000_000_000;
+/// Minimum length of a window, ns.
+const MIN_WINDOW_NS: u64 = 10_000_000;
+/// A shorter run has this many windows.
+const MIN_WINDOWS: u64 = 20;
+/// Every process must call in at least this share of the windows: work counts in the window of the next call.
+const MIN_WINDOWS_WITH_CALLS: f64 = 0.8;
 /// Maximum number of steps.
 const MAX_STEPS: usize = 1 << 20;
 
@@ -16,8 +22,11 @@ pub enum StepKind {
     Marker,
     /// Each has the same collectives.
     Repetition,
-    /// Each is one second.
-    Windows,
+    /// Each is a part of the run of equal length.
+    Windows {
+        /// The length, ns.
+        ns: u64,
+    },
 }
 
 /// The steps of a run.
@@ -51,7 +60,10 @@ pub(crate) fn find_steps(
         None if is_wanted => return None,
         None => match repeated() {
             Some(found) => (StepKind::Repetition, found),
-            None => (StepKind::Windows, (String::new(), windows(job)?)),
+            None => {
+                let (ns, times) = windows(job)?;
+                (StepKind::Windows { ns }, (String::new(), times))
+            }
         },
     };
     let count = times.first().map_or(0, |times| times.len().saturating_sub(1));
@@ -112,15 +124,64 @@ fn marked_steps(
     Some((class, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
 }
 
-/// Returns windows of equal length for all processes.
-fn windows(job: &JobCalls) -> Option<Vec<StepTimes>> {
+/// Returns windows of equal length for all processes, and this length, ns. `None`, if a process seldom calls.
+fn windows(job: &JobCalls) -> Option<(u64, Vec<StepTimes>)> {
     let start = job.timelines.iter().map(|timeline| timeline.start_ns).min()?;
     let end = job.timelines.iter().map(|timeline| timeline.end_ns).max()?;
-    let count = (end.abs_diff(start) / WINDOW_NS).min(MAX_STEPS as u64);
+    let span = end.abs_diff(start);
+    let ns = (span / MIN_WINDOWS).clamp(MIN_WINDOW_NS, MAX_WINDOW_NS);
+    let count = (span / ns).min(MAX_STEPS as u64);
     if count < MIN_STEPS as u64 {
         return None;
     }
-    let times: StepTimes =
-        (0..=count).map(|window| start.saturating_add_unsigned(window * WINDOW_NS)).collect();
-    Some(vec![times; job.processes as usize])
+    let mut with_calls = vec![0u64; job.processes as usize];
+    for timeline in &job.timelines {
+        let window = |call: &rpd_graph::Call| call.enter_ns.abs_diff(start) / ns;
+        let windows = timeline.calls.chunk_by(|one, other| window(one) == window(other)).count() as u64;
+        let most = with_calls.get_mut(timeline.process as usize)?;
+        *most = windows.max(*most);
+    }
+    if with_calls.iter().any(|windows| (*windows as f64) < count as f64 * MIN_WINDOWS_WITH_CALLS) {
+        return None;
+    }
+    let times: StepTimes = (0..=count).map(|window| start.saturating_add_unsigned(window * ns)).collect();
+    Some((ns, vec![times; job.processes as usize]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_graph::Call;
+
+    fn job(calls_ns: &[i64], end_ns: i64) -> JobCalls {
+        let call = |enter_ns: &i64| Call { enter_ns: *enter_ns, duration_ns: 1, label: 0 };
+        let busy = (0..end_ns).step_by(10_000_000).collect::<Vec<i64>>();
+        let timeline = |process, calls: &[i64]| CallTimeline {
+            process,
+            end_ns,
+            calls: calls.iter().map(call).collect(),
+            ..CallTimeline::default()
+        };
+        JobCalls {
+            timelines: vec![timeline(0, &busy), timeline(1, calls_ns)],
+            processes: 2,
+            ..JobCalls::default()
+        }
+    }
+
+    #[test]
+    fn a_short_run_has_shorter_windows_and_a_long_one_windows_of_a_second() {
+        let often: Vec<i64> = (0..2_000_000_000).step_by(50_000_000).collect();
+        let (ns, times) = windows(&job(&often, 2_000_000_000)).unwrap();
+        assert_eq!((ns, times[1].len()), (100_000_000, 21));
+        let often: Vec<i64> = (0..60_000_000_000).step_by(500_000_000).collect();
+        let (ns, times) = windows(&job(&often, 60_000_000_000)).unwrap();
+        assert_eq!((ns, times[0].len()), (1_000_000_000, 61));
+        assert!(windows(&job(&[0], 90_000_000)).is_none());
+    }
+
+    #[test]
+    fn a_process_that_seldom_calls_has_no_windows() {
+        assert!(windows(&job(&[0, 1_900_000_000], 2_000_000_000)).is_none());
+    }
 }

@@ -44,7 +44,10 @@ fn steps_text(found: &AnalysedRun<'_>) -> String {
         StepKind::Repetition => {
             format!("{count} of {length} on average, found by repetition of {}", short(&steps.name))
         }
-        StepKind::Windows => format!("{} of 1 s instead of steps", counted(steps.count.into(), "window")),
+        StepKind::Windows { ns } => {
+            let length = shown_time(i64::try_from(ns).unwrap_or(i64::MAX));
+            format!("none found; {} of {length} are compared instead", counted(steps.count.into(), "window"))
+        }
     }
 }
 

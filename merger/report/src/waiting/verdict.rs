@@ -286,7 +286,7 @@ fn steps_json(found: &AnalysedRun<'_>) -> Json {
         let from = match steps.kind {
             rpd_calls::StepKind::Marker => "marker",
             rpd_calls::StepKind::Repetition => "repetition",
-            rpd_calls::StepKind::Windows => "windows",
+            rpd_calls::StepKind::Windows { .. } => "windows",
         };
         json!({ "from": from, "name": steps.name, "count": steps.count })
     })
