@@ -1,8 +1,8 @@
 //! The first screen: the verdict, what is unavailable, and the next commands, in a bounded number of short lines.
 
-use super::cut::cut_middle;
 use super::text::{TableStyle, markdown};
 use crate::report::{NextCommand, Unavailable, VerdictScreen};
+use rpd_console::cut_middle;
 use rpd_console::wording::{grouped, one_line};
 
 /// Maximum number of lines, without the two of the head.

@@ -1,9 +1,9 @@
 //! The report for people: as text, or as Markdown.
 
-use super::cut::cut_middle;
 use super::screen::screen_text;
 use crate::report::{Cell, Report, ReportTable, RunHead};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use rpd_console::cut_middle;
 use rpd_console::wording::{counted, one_line};
 
 /// Maximum number of characters in a cell.
