@@ -2,7 +2,7 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
-use rpd_calls::CallLabel;
+use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::{grouped, shown_time};
 use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
 use serde_json::{Map, Value as Json, json};
@@ -28,6 +28,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     if let Some(finding) = diagnosis.findings.first() {
         lines.extend(finding_lines(found, finding));
     }
+    lines.extend(diagnosis.findings.iter().skip(1).map(|finding| ("also", further_finding(found, finding))));
     let start_up = diagnosis.gain_of_start_up;
     if share(found, start_up.ns) >= MIN_START_UP && diagnosis.verdict != JobVerdict::CannotTell {
         let text = format!(
@@ -110,17 +111,39 @@ fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bo
     )
 }
 
+/// Describes a finding that the ones before it hide.
+fn further_finding(found: &AnalysedRun<'_>, finding: &JobFinding) -> String {
+    format!(
+        "{}: {} {} a {}, typically {}; the others wait for it once the delays above are gone: {} ({}) less by typical work",
+        subject_text(found, &finding.subject),
+        label_text(found.calls, finding.label),
+        shown_time(finding.label_ns as i64),
+        step_word(found),
+        shown_time(finding.typical_ns as i64),
+        with_error(finding.gain),
+        percent(share(found, finding.gain.ns))
+    )
+}
+
+fn step_word(found: &AnalysedRun<'_>) -> &'static str {
+    match found.calls.steps.as_ref().map(|steps| steps.kind) {
+        Some(StepKind::Windows { .. }) => "window",
+        _ => "step",
+    }
+}
+
 fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static str, String)> {
+    let step = step_word(found);
     let pattern = match finding.pattern {
         StepPattern::Steady => String::new(),
         StepPattern::Stretch { from, to } => {
-            format!(", from step {} to step {}", grouped(from.into()), grouped(to.into()))
+            format!(", from {step} {} to {step} {}", grouped(from.into()), grouped(to.into()))
         }
-        StepPattern::Periodic { every } => format!(", every {} steps", grouped(every.into())),
+        StepPattern::Periodic { every } => format!(", every {} {step}s", grouped(every.into())),
         StepPattern::Irregular => ", irregularly".to_owned(),
     };
     let place = format!(
-        "{}: {} a step, typically {}; longer in {} of the steps{pattern}",
+        "{}: {} a {step}, typically {}; longer in {} of the {step}s{pattern}",
         label_text(found.calls, finding.label),
         shown_time(finding.label_ns as i64),
         shown_time(finding.typical_ns as i64),
@@ -286,9 +309,9 @@ fn efficiency_json(found: &AnalysedRun<'_>) -> Json {
 fn steps_json(found: &AnalysedRun<'_>) -> Json {
     found.calls.steps.as_ref().map_or(Json::Null, |steps| {
         let from = match steps.kind {
-            rpd_calls::StepKind::Marker => "marker",
-            rpd_calls::StepKind::Repetition => "repetition",
-            rpd_calls::StepKind::Windows { .. } => "windows",
+            StepKind::Marker => "marker",
+            StepKind::Repetition => "repetition",
+            StepKind::Windows { .. } => "windows",
         };
         json!({ "from": from, "name": steps.name, "count": steps.count })
     })

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Largest difference between the steps of a phase and those that a report gives.
 const PHASE_STEPS: u32 = 2;
+/// A gain at start-up of at least this share of the run is reported to people.
+const MIN_START_UP: f64 = 0.01;
 /// Kinds of findings that name somebody as the cause.
 const NAMING: [&str; 5] = ["straggler", "node", "serial", "phase", "periodic"];
 
@@ -40,11 +42,11 @@ pub struct Judgement {
 /// Judges a report.
 pub fn judge(report: &ReportFindings, truth: &Truth) -> Judgement {
     let answer = answer(report, truth);
-    let finding = match truth.culprit {
-        Culprit::StartUp => report.findings.iter().find(|finding| finding.kind == "startup"),
-        _ => named(report).next(),
+    let gain = match truth.culprit {
+        Culprit::StartUp => report.gain_of_start_up.as_ref(),
+        _ => named(report).next().and_then(|finding| finding.gain.as_ref()),
     };
-    let gain = finding.and_then(|finding| finding.gain.as_ref()).filter(|_| answer == Answer::Right);
+    let gain = gain.filter(|_| answer == Answer::Right);
     let is_estimate = !matches!(truth.culprit, Culprit::AtMost(_) | Culprit::Nobody | Culprit::Turns);
     let gain = gain.filter(|gain| is_estimate && gain.bound != "at_most");
     Judgement {
@@ -72,11 +74,8 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
     match (truth.culprit, first) {
         (Culprit::Nobody | Culprit::Turns, None) => without_name(report, truth),
         (Culprit::StartUp, None) => {
-            if report.findings.iter().any(|finding| finding.kind == "startup") {
-                Answer::Right
-            } else {
-                Answer::Missed
-            }
+            let is_reported = report.gain_of_start_up.as_ref().is_some_and(|gain| gain.share >= MIN_START_UP);
+            if is_reported { Answer::Right } else { Answer::Missed }
         }
         (_, None) => Answer::Missed,
         (Culprit::Nobody | Culprit::Turns | Culprit::StartUp, Some(_)) => Answer::WrongName,
@@ -181,9 +180,13 @@ mod tests {
     const RANK_2: &str =
         r#"{"kind":"straggler","subject":{"ranks":[2]},"label":{"kind":"range","name":"work"}}"#;
     const NODE_1: &str = r#"{"kind":"node","subject":{"ranks":[1,3],"hosts":["n1"]},"label":{"name":"work"},
-        "gain":{"ns":90,"low_ns":101,"high_ns":120,"bound":"estimate"}}"#;
-    const START_UP: &str =
-        r#"{"kind":"startup","gain":{"ns":100,"low_ns":90,"high_ns":110,"bound":"estimate"}}"#;
+        "gain":{"ns":90,"low_ns":101,"high_ns":120,"share":0.09,"bound":"estimate"}}"#;
+    /// A report that also says what start-up costs.
+    fn with_start_up(verdict: &str, findings: &[&str], share: f64) -> ReportFindings {
+        let gain = r#"{"ns":100,"low_ns":90,"high_ns":110,"share":0.1,"bound":"estimate"}"#;
+        let gain = serde_json::from_str(gain).unwrap();
+        ReportFindings { gain_of_start_up: Some(Gain { share, ..gain }), ..report(verdict, findings) }
+    }
 
     fn answer_of(culprit: Culprit, verdict: &str, findings: &[&str]) -> Answer {
         judge(&report(verdict, findings), &truth(culprit)).answer
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_planted_rank_with_its_range_is_right() {
-        let judged = judge(&report("slow", &[RANK_1, START_UP]), &truth(Culprit::Rank(1)));
+        let judged = judge(&with_start_up("slow", &[RANK_1], 0.1), &truth(Culprit::Rank(1)));
         assert_eq!(
             judged,
             Judgement { answer: Answer::Right, gain_error: Some(0.01), is_covered: Some(true) }
@@ -204,7 +207,7 @@ mod tests {
         assert_eq!(answer_of(Culprit::Rank(1), "slow", &[RANK_1, RANK_2]), Answer::WrongName);
         assert_eq!(answer_of(Culprit::Rank(1), "slow", &[NODE_1]), Answer::WrongName);
         assert_eq!(answer_of(Culprit::Nobody, "slow", &[RANK_1]), Answer::WrongName);
-        assert_eq!(answer_of(Culprit::StartUp, "slow", &[RANK_1, START_UP]), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::StartUp, "slow", &[RANK_1]), Answer::WrongName);
     }
 
     #[test]
@@ -218,11 +221,13 @@ mod tests {
     fn silence_is_right_only_where_nothing_is_planted() {
         assert_eq!(answer_of(Culprit::Rank(1), "balanced", &[]), Answer::Missed);
         assert_eq!(answer_of(Culprit::Rank(1), "cannot_tell", &[]), Answer::CannotTell);
-        assert_eq!(answer_of(Culprit::Nobody, "balanced", &[START_UP]), Answer::Right);
+        assert_eq!(answer_of(Culprit::Nobody, "balanced", &[]), Answer::Right);
         assert_eq!(answer_of(Culprit::Turns, "balanced", &[]), Answer::WrongDetail);
         assert_eq!(answer_of(Culprit::Turns, "no_single_cause", &[]), Answer::Right);
         assert_eq!(answer_of(Culprit::StartUp, "balanced", &[]), Answer::Missed);
-        assert_eq!(answer_of(Culprit::StartUp, "balanced", &[START_UP]), Answer::Right);
+        let judged = |share| judge(&with_start_up("balanced", &[], share), &truth(Culprit::StartUp));
+        assert_eq!((judged(0.1).answer, judged(0.1).is_covered), (Answer::Right, Some(true)));
+        assert_eq!(judged(0.001).answer, Answer::Missed);
     }
 
     #[test]

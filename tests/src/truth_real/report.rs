@@ -16,12 +16,14 @@ pub struct ReportFindings {
     /// The most important one first.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What the run would gain by equal work before its first step.
+    pub gain_of_start_up: Option<Gain>,
 }
 
 /// One finding.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Finding {
-    /// `straggler`, `node`, `serial`, `phase`, `periodic`, `startup`, `anomaly`, `network` or `hang`.
+    /// `straggler`, `node`, `serial`, `phase`, `periodic`, `anomaly`, `network` or `hang`.
     pub kind: String,
     /// What is slow.
     #[serde(default)]
@@ -70,6 +72,8 @@ pub struct Gain {
     pub low_ns: Option<i64>,
     /// Upper end.
     pub high_ns: Option<i64>,
+    /// Part of the length of the run.
+    pub share: f64,
     /// `estimate` or `at_most`.
     #[serde(default)]
     pub bound: String,
