@@ -7,7 +7,7 @@ pub(crate) mod signals;
 
 use crate::host::bounded_read::read_at_most;
 use crate::log::{next_step, warn};
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -143,10 +143,10 @@ impl From<ExitStatus> for CommandExitStatus {
 
 impl CommandExitStatus {
     /// Converts it to the form in the shard.
-    pub(crate) fn to_record(self) -> Exit {
+    pub(crate) fn to_record(self) -> ProcessExit {
         match self {
-            CommandExitStatus::Code(code) => Exit::Code(code),
-            CommandExitStatus::Signal(signal) => Exit::Signal(signal),
+            CommandExitStatus::Code(code) => ProcessExit::Code(code),
+            CommandExitStatus::Signal(signal) => ProcessExit::Signal(signal),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::host::event_flag::EventFlag;
 use crate::launcher::SourceDefaults;
 use crate::shard_output::ShardOutput;
 use rings::RingDrain;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thread::CollectingThread;
@@ -31,7 +31,7 @@ pub(crate) struct CommandEnd {
     /// Process id of the command.
     pub pid: i32,
     /// How it ended.
-    pub exit: Exit,
+    pub exit: ProcessExit,
 }
 
 /// A command to the collecting thread.

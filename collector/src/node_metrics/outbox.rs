@@ -6,7 +6,7 @@ use super::metrics::NodeMetrics;
 use crate::host::{machine, process};
 use crate::log::warn;
 use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput};
-use rpd_shard::record::{Exit, Process};
+use rpd_shard::record::{Process, ProcessExit};
 use std::time::{Duration, Instant};
 
 /// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
@@ -109,7 +109,7 @@ impl MetricsOutbox {
             return;
         }
         self.process.last_seen = Some(machine::boottime());
-        self.process.exit = Some(Exit::Code(0));
+        self.process.exit = Some(ProcessExit::Code(0));
         self.items.push(OutputItem::Process(Box::new(self.process)));
         if self.output.send(OutputBatch::of(self.items)).is_err() {
             warn(format_args!(
@@ -219,7 +219,7 @@ mod tests {
         let [OutputItem::MetricsTick(_), OutputItem::Process(process)] = end.as_slice() else {
             panic!("{end:?}")
         };
-        assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
+        assert!(process.exit == Some(ProcessExit::Code(0)) && process.last_seen.is_some());
 
         let mut short = MetricsOutbox::new(&config(), &metrics, Instant::now(), output.side());
         short.tick(0, PERIOD, &[Some(1.0)]);

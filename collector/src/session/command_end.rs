@@ -6,7 +6,7 @@ use crate::backend::{ProfilerOutcome, processes, start_mark};
 use crate::child::CommandExitStatus;
 use crate::drain::CommandEnd;
 use crate::log::warn;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,10 @@ pub(super) fn until_the_end(
         _ => ProfilerOutcome::Unseen,
     };
     Some((
-        CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandExitStatus::to_record) },
+        CommandEnd {
+            pid: process.pid,
+            exit: exit.map_or(ProcessExit::Unknown, CommandExitStatus::to_record),
+        },
         profiler,
     ))
 }

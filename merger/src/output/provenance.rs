@@ -13,7 +13,7 @@ use rpd_shard::Shard;
 use rpd_shard::model::{
     Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
 };
-use rpd_shard::record::{Clock, Exit};
+use rpd_shard::record::{Clock, ProcessExit};
 use serde_json::{Map, Value as Json, json};
 use signal_hook::low_level::signal_name;
 use std::path::Path;
@@ -26,9 +26,9 @@ pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let exit = process.exit.map(|exit| match exit {
-        Exit::Code(code) => json!({ "code": code }),
-        Exit::Signal(signal) => json!({ "signal": signal, "name": signal_name(signal) }),
-        Exit::Unknown => json!("unknown"),
+        ProcessExit::Code(code) => json!({ "code": code }),
+        ProcessExit::Signal(signal) => json!({ "signal": signal, "name": signal_name(signal) }),
+        ProcessExit::Unknown => json!("unknown"),
     });
     let extdata = json!({ "rpd": {
         "rank": process.rank,
