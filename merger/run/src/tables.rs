@@ -105,8 +105,8 @@ impl OneTable {
 
 impl RunTables {
     pub(crate) fn new(mut database: Database) -> RunTables {
-        let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
-        let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
+        let tables = database.table_sets().get(SPACE).map_or(&[][..], |space| &space.tables);
+        let one = |(place, table): (usize, &rpd_rocpd::read::StoredTable)| {
             (table.table.id, OneTable::new(place, table.pieces.clone()))
         };
         let tables = tables.iter().enumerate().map(one).collect();
@@ -132,7 +132,11 @@ impl RunTables {
 
     /// Returns a metadata tag; empty if it is missing.
     pub fn tag(&self, name: &str) -> &str {
-        self.database.spaces().get(SPACE).and_then(|space| space.tags.get(name)).map_or("", String::as_str)
+        self.database
+            .table_sets()
+            .get(SPACE)
+            .and_then(|space| space.tags.get(name))
+            .map_or("", String::as_str)
     }
 
     /// Returns a failure that names the file.

@@ -8,7 +8,7 @@ use crate::input::{JobSchema, RowOrigin, shard_source_id};
 use crate::number::{ReplacedValues, SourceMap};
 use crate::output::rows::RowContext;
 use rpd_rocpd::Guid;
-use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
+use rpd_rocpd::read::{StoredTableSet, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
 use rpd_shard::model::{
     Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
@@ -104,7 +104,7 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
 pub(crate) fn complete_processes(
     rows: &mut Rows<Merged>,
     keys: &Keys,
-    (path, space): (&Path, &Space),
+    (path, set): (&Path, &StoredTableSet),
     map: &SourceMap<'_>,
     job: &RowContext<'_>,
 ) {
@@ -123,16 +123,16 @@ pub(crate) fn complete_processes(
             }
             return;
         }
-        let facts = space.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
-        let host = space.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
-        let alone = space.processes.len() == 1;
+        let facts = set.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
+        let host = set.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
+        let alone = set.processes.len() == 1;
         let mut noted = json!({
             "rank": facts.rank,
             "size": facts.size,
             "local_rank": facts.local_rank,
             "rank_from": facts.rank_from,
             "host": host,
-            "guid": space.guid,
+            "guid": set.guid,
             "clock": clock_note(Clock::Boottime, map, job),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });

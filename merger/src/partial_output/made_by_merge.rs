@@ -41,7 +41,7 @@ pub(crate) fn unfinished_run(path: &Path) -> Option<String> {
     }
     let database = Database::open(path).ok()?;
     let tags =
-        database.spaces().iter().map(|space| &space.tags).find(|tags| tags.contains_key(STILL_RUNNING))?;
+        database.table_sets().iter().map(|set| &set.tags).find(|tags| tags.contains_key(STILL_RUNNING))?;
     tags.get(RUN_ID).filter(|run| !run.is_empty()).cloned()
 }
 
@@ -76,7 +76,7 @@ fn is_marked(header: &[u8; HEADER]) -> bool {
 pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
         Ok(Format::RocPd) => {
-            Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged_set))
+            Database::open(path).is_ok_and(|database| database.table_sets().iter().any(is_merged_set))
         }
         Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
         _ => false,

@@ -4,7 +4,7 @@ use crate::input::listing::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
-use rpd_rocpd::read::{Database, Space};
+use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
 use std::collections::BTreeSet;
@@ -167,10 +167,10 @@ fn folder_of_profiles(folder: &Path, files: &[(&PathBuf, Format)]) -> Vec<String
 
 fn database(path: &Path) -> Result<Vec<String>, Failure> {
     let database = Database::open(path).map_err(|error| Failure::input(error.to_string()))?;
-    let (spaces, shown) = (database.spaces(), path.display());
-    let processes = counted(spaces.iter().map(|space| space.processes.len() as u64).sum(), "process");
+    let (table_sets, shown) = (database.table_sets(), path.display());
+    let processes = counted(table_sets.iter().map(|set| set.processes.len() as u64).sum(), "process");
     let ranks: BTreeSet<u32> =
-        spaces.iter().flat_map(|space| &space.processes).filter_map(|process| process.rank).collect();
+        table_sets.iter().flat_map(|set| &set.processes).filter_map(|process| process.rank).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", rank_ranges(&ranks)) };
     let bytes = database.bytes();
@@ -178,8 +178,8 @@ fn database(path: &Path) -> Result<Vec<String>, Failure> {
         let database = line("database", format!("{shown} ({bytes} bytes): {what}"));
         vec![database, line("processes", format!("{processes}{ranks}"))]
     };
-    let Some(merge) = spaces.iter().find(|space| is_merged_set(space)) else {
-        let [major, minor, patch] = spaces.first().map_or([0; 3], |space| space.version);
+    let Some(merge) = table_sets.iter().find(|set| is_merged_set(set)) else {
+        let [major, minor, patch] = table_sets.first().map_or([0; 3], |set| set.version);
         let mut lines = describe(format!("a RocPD database {major}.{minor}.{patch} of a profiler"));
         lines.push(line("next", format!("rpd-merge {shown} -o trace.db")));
         return Ok(lines);
@@ -230,8 +230,8 @@ fn more(all: usize) -> Option<String> {
     Some(line("", format!("and {more} more")))
 }
 
-fn tag(space: &Space, name: &str) -> String {
-    space.tags.get(name).map_or_else(String::new, |value| text(value))
+fn tag(set: &StoredTableSet, name: &str) -> String {
+    set.tags.get(name).map_or_else(String::new, |value| text(value))
 }
 
 /// Shortens a text from a file.

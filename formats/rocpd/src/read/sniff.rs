@@ -2,7 +2,7 @@
 
 use super::catalog;
 use super::error::ReadError;
-use super::space::is_mark;
+use super::table_set::is_mark;
 use std::path::Path;
 
 /// Kind of a file.

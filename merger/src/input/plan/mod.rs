@@ -334,7 +334,7 @@ fn leave_out_merged(
 }
 
 fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
-    let guid = |space: &usize| candidate.guids.get(*space).cloned();
+    let guid = |set: &usize| candidate.guids.get(*set).cloned();
     PlannedInput {
         guids: candidate.table_sets.iter().filter_map(guid).collect(),
         has_no_process: candidate.order.processes.is_empty(),
