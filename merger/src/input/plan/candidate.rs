@@ -83,8 +83,8 @@ pub(super) enum RefusedInput {
 }
 
 impl InputCandidate {
-    /// Reads the description of a shard.
-    pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
+    /// Reads the description of a shard. `is_job_over` is as for [`running_until`].
+    pub(super) fn of_shard(path: &Path, is_job_over: bool) -> Result<InputCandidate, RefusedInput> {
         let shard = Shard::open(path).map_err(refused_shard)?;
         let all = || shard.processes.values();
         let mut ranks: Vec<u32> = all().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
@@ -107,7 +107,7 @@ impl InputCandidate {
             run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
             bytes: shard.bytes(),
             complete: shard.complete(),
-            running_until: running_until(&shard),
+            running_until: running_until(&shard, is_job_over),
             // Shards without any rank come last.
             order: InputOrder {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),

@@ -133,7 +133,7 @@ pub(crate) fn plan(
     excluded.mark(&mut files);
     let look = |listed: &ListedFile| match &listed.format {
         Ok(Format::RocPd) => InputCandidate::of_database(&listed.path),
-        Ok(_) => InputCandidate::of_shard(&listed.path),
+        Ok(_) => InputCandidate::of_shard(&listed.path, is_job_over),
         Err(reason) => Err(RefusedInput::LeaveOut(reason.clone())),
     };
     let looked_at: Vec<_> = files.par_iter().map(|listed| (listed, look(listed))).collect();
@@ -141,10 +141,6 @@ pub(crate) fn plan(
     let mut unreadable = Vec::new();
     for (listed, looked_at) in looked_at {
         match looked_at {
-            // A shard that was unfinished when the job ended remains unfinished.
-            Ok(candidate) if is_job_over => {
-                candidates.push(InputCandidate { running_until: None, ..candidate })
-            }
             Ok(candidate) => candidates.push(candidate),
             // A shard named by the user must be readable; a shard found in the run's folder may be incomplete.
             Err(RefusedInput::LeaveOut(reason))
