@@ -318,6 +318,37 @@ fn inspect_of_a_folder_or_a_database_says_what_it_is_and_what_to_do() {
 }
 
 #[test]
+fn inspect_quotes_paths_in_the_commands_of_its_next_line() {
+    let folder = RunFolder::new(&SyntheticRun::default());
+    let place = tempfile::tempdir().unwrap();
+    let run = place.path().join("run of it's $HOME");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::copy(folder.shard(0), run.join("rank-00000.rpdshard")).unwrap();
+    let next = |path: &std::path::Path| {
+        let lines = inspected(path);
+        lines
+            .lines()
+            .filter_map(|line| line.strip_prefix("next       "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let words = |commands: &[String]| {
+        let shell = |command: &String| {
+            let script = format!("set -- {command}; printf '%s\\n' \"$@\"");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        commands.iter().map(shell).collect::<Vec<_>>()
+    };
+    let path = run.display();
+    assert_eq!(words(&next(&run)), [format!("rpd-merge\n{path}\n")]);
+    let _ = rpd_merge().arg(&run).run().success();
+    for command in words(&next(&run.join("trace.db"))) {
+        assert!(command.lines().any(|word| word == format!("{path}/trace.db")), "{command}");
+    }
+}
+
+#[test]
 fn a_join_by_guid_and_stack_id_is_indexed_by_both() {
     let run = RunFolder::new(&SyntheticRun::default());
     let database = run.merged();

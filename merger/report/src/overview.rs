@@ -1,13 +1,14 @@
 //! The report without a subcommand: which rank the others wait for, what that costs, and what cannot be told.
 
 use crate::clocks::ClockBounds;
-use crate::input::{ReportRun, input_words, shell_word};
+use crate::input::ReportRun;
 use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
 use crate::report::{NextCommand, Report, VerdictScreen, shown_time};
 use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_lines, with_analysis};
 use rpd_calls::StepKind;
 use rpd_console::Failure;
+use rpd_console::shell_words::{input_words, shell_word};
 use rpd_console::wording::counted;
 
 /// Makes the report.
