@@ -277,7 +277,7 @@ impl Program<'_> {
                 at(
                     line,
                     format!(
-                        "there is no option {key:?}{near}: {program} --help lists them, without their dashes"
+                        "there is no option {key:?}{near}; use one that {program} --help lists, without its dashes"
                     ),
                 )
             })

@@ -185,7 +185,10 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
             "[collect]\n\nmax-sise = 3",
             "own.toml:3: there is no option \"max-sise\", did you mean \"max-size\"",
         ),
-        ("[collect]\ncolour = 3", "own.toml:2: there is no option \"colour\": program --help lists them"),
+        (
+            "[collect]\ncolour = 3",
+            "own.toml:2: there is no option \"colour\"; use one that program --help lists",
+        ),
         ("[colect]\n", "own.toml:1: there is no table \"colect\", did you mean \"collect\""),
         ("max-size = 3", "own.toml:1: there is no table \"max-size\""),
         ("collect = 3", "own.toml:1: collect is a table"),
@@ -212,8 +215,8 @@ fn files_that_cannot_be_read_and_unknown_presets_are_told() {
     let program = Program { table: "collect", command: command(), variables: &[], typed_only: &[] };
     let typed = command().get_matches_from(["program", "run"]);
     let told = |name: &OsStr| program.layered(&typed, Some(name), None, |_| None).unwrap_err().to_string();
-    assert!(told("./none.toml".as_ref()).starts_with("./none.toml: No such file"));
-    assert!(told("/".as_ref()).contains("it is no file"));
+    assert!(told("./none.toml".as_ref()).starts_with("cannot read the file ./none.toml (No such file"));
+    assert!(told("/".as_ref()).contains("it is not a regular file"));
     assert!(told("hpc-mpy".as_ref()).contains("did you mean \"hpc-mpi\""));
     let folder = tempfile::tempdir().unwrap();
     let large = folder.path().join("large.toml");
