@@ -54,7 +54,7 @@ pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> R
                 // The program's own environment fits, but not our variables as well.
                 let child = of_no_profiler(Command::new(program).args(arguments)).spawn()?;
                 warn(format_args!(
-                    "warning: the environment has no room for the variables of rpd-collect; the command runs untraced"
+                    "warning: the environment has no space left for the variables of rpd-collect; the command runs untraced"
                 ));
                 Ok(child)
             }
