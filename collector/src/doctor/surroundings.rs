@@ -117,12 +117,12 @@ pub(super) fn rocm() -> Vec<Finding> {
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
     let software = Path::new(&root).is_dir();
     let devices = amd_devices(Path::new("/")).len();
-    let shown = Path::new(&root).display();
+    let root_text = Path::new(&root).display();
     vec![match (software, devices) {
-        (true, 1..) => Finding::Ok(format!("{shown}, {devices} amdgpu devices")),
-        (true, 0) => Finding::Note(format!("{shown}, but no amdgpu device on this node")),
-        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {shown}")),
-        (false, 0) => Finding::Note(format!("no {shown}, and no amdgpu device on this node")),
+        (true, 1..) => Finding::Ok(format!("{root_text}, {devices} amdgpu devices")),
+        (true, 0) => Finding::Note(format!("{root_text}, but no amdgpu device on this node")),
+        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {root_text}")),
+        (false, 0) => Finding::Note(format!("no {root_text}, and no amdgpu device on this node")),
     }]
 }
 
