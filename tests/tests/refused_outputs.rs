@@ -26,14 +26,14 @@ fn force_overwrites_no_shard_no_text_and_no_device() {
 
     let text = run.path.join("notes.txt");
     fs::write(&text, "mine, and longer than a header").unwrap();
-    assert_refused(&forced(&run, &text), 5, &["notes.txt", "no SQLite database"]);
+    assert_refused(&forced(&run, &text), 5, &["notes.txt", "not a SQLite database"]);
     assert_eq!(fs::read(&text).unwrap(), b"mine, and longer than a header");
 
     let partial = run.path.join("new.db.partial");
     fs::write(&partial, "mine, and longer than a header").unwrap();
     assert_refused(&forced(&run, &run.path.join("new.db")), 5, &["new.db.partial"]);
     assert!(partial.exists());
-    assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "no regular file"]);
+    assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "not a regular file"]);
 }
 
 /// A database that no merge made.

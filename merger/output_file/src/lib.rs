@@ -23,6 +23,6 @@ pub use share::OutputShare;
 /// With exit code [`Exit::Output`](rpd_console::Exit::Output).
 pub fn require_utf8(output: &Path) -> Result<(), Failure> {
     let failure =
-        || Failure::output(format!("{output:?}: this name is no UTF-8; choose another one with -o"));
+        || Failure::output(format!("{output:?}: this name is not UTF-8; choose another one with -o"));
     output.to_str().map(drop).ok_or_else(failure)
 }

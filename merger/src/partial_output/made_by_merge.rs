@@ -57,7 +57,7 @@ pub(crate) fn what_else(path: &Path) -> String {
         _ if header(path).is_some_and(|header| header.starts_with(MAGIC)) => {
             "is a SQLite database of somebody else"
         }
-        _ => "is no SQLite database",
+        _ => "is not a SQLite database",
     };
     what.to_owned()
 }

@@ -73,7 +73,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
         return refuse(&format!("is a folder; name a file with -o, for example {}", example.display()));
     }
     if !found.is_file() {
-        return refuse("is no regular file; choose another place with -o");
+        return refuse("is not a regular file; choose another place with -o");
     }
     if args.dry_run {
         return Ok(target);
