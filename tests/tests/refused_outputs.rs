@@ -36,6 +36,21 @@ fn force_overwrites_no_shard_no_text_and_no_device() {
     assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "not a regular file"]);
 }
 
+#[test]
+fn an_output_is_reported_as_it_was_written_and_a_link_by_its_target() {
+    let (run, folder) = (run(), tempfile::tempdir().unwrap());
+    let reported = |output: &str| {
+        let merge = rpd_merge().args(["--force", "-o", output]).arg(&run.path).folder(folder.path());
+        let text = merge.run().success().stderr;
+        let line = text.lines().find_map(|line| line.strip_prefix("output"));
+        line.unwrap_or_else(|| panic!("{text}")).trim().to_owned()
+    };
+    symlink("z.db", folder.path().join("link.db")).unwrap();
+    assert_eq!((reported("z.db"), reported("z.db")), ("z.db".to_owned(), "z.db".to_owned()));
+    let target = fs::canonicalize(folder.path()).unwrap().join("z.db");
+    assert_eq!(reported("link.db"), target.to_string_lossy());
+}
+
 /// A database that no merge made.
 fn accounts(path: &Path) {
     let bank = rusqlite::Connection::open(path).unwrap();
