@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitStatus};
 const NOT_FOUND: i32 = 127;
 /// Exit status for a command that cannot be executed, as in a shell.
 const NOT_EXECUTABLE: i32 = 126;
-/// `ENOEXEC`: a script whose first line does not name an interpreter.
+/// `ENOEXEC`: the first line of a script does not name an interpreter.
 const NO_FORMAT: i32 = 8;
 /// `E2BIG`: arguments and environment exceed the limit of the system.
 const TOO_BIG: i32 = 7;

@@ -139,7 +139,7 @@ impl OpenBurst {
         self.open.iter().map(|request| request.until).min()
     }
 
-    /// Gives up requests whose reply has not arrived in time.
+    /// Gives up requests without a reply in time.
     pub(super) fn give_up(&mut self, now: Instant) {
         let before = self.open.len();
         self.open.retain(|request| request.until > now);

@@ -162,7 +162,7 @@ impl KernelClock {
     }
 }
 
-/// A timer whose reading fails with `ECANCELED` once after each step of REALTIME. The timer stays armed.
+/// A timer that fails with `ECANCELED` at the first reading after each step of REALTIME. The timer stays armed.
 fn set_timer() -> io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };

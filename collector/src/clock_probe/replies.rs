@@ -6,8 +6,8 @@ use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Maximum number of known agents. A tree of a thousand nodes has ten per agent; an agent whose ancestors are
-/// gone may have all.
+/// Maximum number of known agents. A tree of a thousand nodes has ten per agent; an agent without living
+/// ancestors may have all.
 const MAX_CHILDREN: usize = 4096;
 
 /// An agent that probes this one.

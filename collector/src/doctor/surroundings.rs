@@ -55,7 +55,7 @@ pub(super) fn clocks(
         return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
     };
     if is_on_one_node(environment, &identity.rank) {
-        return vec![Finding::Note("no other node here whose clocks could be measured".to_owned())];
+        return vec![Finding::Note("no other node here with clocks that could be measured".to_owned())];
     }
     let addresses: Vec<String> = match clock_probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),

@@ -57,7 +57,7 @@ pub(super) enum ArrivedMessage {
     Nonsense,
 }
 
-/// The listening socket, and connections whose message has not arrived.
+/// The listening socket, and connections that have sent no message yet.
 pub(crate) struct RingListener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::iter;
 use std::sync::Arc;
 
-/// Maximum number of ended processes whose exit status may still arrive: their parents report it a moment
+/// Maximum number of ended processes that still await an exit status: their parents report it a moment
 /// later.
 const MAX_RECENTLY_ENDED: usize = 1024;
 /// A traced process.

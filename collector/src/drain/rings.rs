@@ -65,7 +65,7 @@ pub(super) struct RingDrain {
     uncounted: HashSet<i32>,
 }
 
-/// Maximum number of processes whose report is awaited.
+/// Maximum number of processes that owe a report.
 const MAX_UNCOUNTED_PROCESSES: usize = 1 << 16;
 
 /// The ring of one thread.

@@ -9,7 +9,7 @@ use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputIt
 use rpd_shard::record::{Process, ProcessExit};
 use std::time::{Duration, Instant};
 
-/// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
+/// If the command ends within this time, its collector sends no metrics: they alone do not justify a shard.
 const HOLD_BACK: Duration = Duration::from_secs(1);
 const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
 /// Interval between two batches, each of which wakes the writing thread.

@@ -85,7 +85,7 @@ pub(super) fn until_the_end(
     ))
 }
 
-/// Waits for a profiler whose command has ended. Kills it if it stays too long.
+/// Waits for a profiler after its command has ended. Kills it if it stays too long.
 fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerOutcome {
     if profiler.wait(Some(next_deadline)) {
         return ProfilerOutcome::Unseen;

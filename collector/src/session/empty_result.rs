@@ -17,7 +17,7 @@ pub(super) fn explain_empty(start: &StartMessage, exit: ProcessExit, parent: &Co
     print_of_rank(start, parent, format!("nothing was recorded{beside}: {why}"));
 }
 
-/// Names a process whose calls could not be recorded, if no call of any process was.
+/// Names a process in which no call could be recorded, if no call of any process was.
 pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, parent: &ControlChannel) {
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     print_of_rank(start, parent, process.line(&library, &start.command));

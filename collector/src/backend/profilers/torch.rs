@@ -53,7 +53,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// A process whose profiler ran and wrote no file.
+/// A process in which the profiler ran and wrote no file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnwrittenProcess {
     pub(crate) pid: i32,
@@ -73,7 +73,7 @@ impl UnwrittenProcess {
     }
 }
 
-/// Returns the processes whose marks the hook did not remove.
+/// Returns the processes with marks that the hook did not remove.
 pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;

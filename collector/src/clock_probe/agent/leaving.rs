@@ -21,7 +21,7 @@ const REMIND_EVERY: Duration = Duration::from_millis(40);
 const OFFER_EVERY: Duration = Duration::from_millis(15);
 const MAX_OFFERS: u32 = 2;
 
-/// State of an agent whose command has ended.
+/// State of an agent after the end of its command.
 pub(super) struct LeavingState {
     began: Instant,
     until: Instant,
