@@ -30,7 +30,7 @@ pub(crate) struct TableRows<'s> {
     pub(crate) translator: Translator<'s>,
     /// First and last times by instance.
     seen: Vec<SeenTimes>,
-    /// Number of lines with a time, and number of lines whose time has a fraction of a second.
+    /// Number of lines with a time, and number of lines with a fraction of a second in their time.
     timed: (u64, u64),
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 const MAX_SPACES: usize = 4096;
 /// Maximum number of processes, and of nodes, that are described per table set.
 const MAX_FACTS: usize = 1 << 20;
-/// Maximum number of tables outside RocPD whose rows are counted.
+/// Maximum number of tables outside RocPD for which rows are counted.
 const MAX_OTHERS: usize = 64;
 /// Maximum number of lines about damage.
 const MAX_DAMAGE: usize = 100;
@@ -149,7 +149,7 @@ impl Database {
         &self.table_sets
     }
 
-    /// Splits a piece whose rows were [too large](ReadError::TooLarge) to be read at once. Returns the piece itself
+    /// Splits a piece of rows that were [too large](ReadError::TooLarge) to be read at once. Returns the piece itself
     /// if it cannot be split.
     ///
     /// # Panics
@@ -325,7 +325,7 @@ impl Reader {
                 Err(why) => set.left_out.push(self.left_out(name, &entry.name, why)),
             }
         }
-        // In a file whose writer was killed, the tables exist and the guid is only their default.
+        // If the writer of the file was killed, the tables exist and the guid is only their default.
         let default = || declared.iter().find_map(|table| table.file.guid().map(str::to_owned));
         if let Some(guid) = guid.or_else(default) {
             set.guid = guid;

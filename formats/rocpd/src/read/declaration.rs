@@ -29,7 +29,7 @@ pub(super) struct FileColumn {
     pub(super) stored_at: Option<usize>,
 }
 
-/// Declaration of a table whose `id` is the row number.
+/// Declaration of a table in which `id` is the row number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileTable {
     pub(super) columns: Vec<FileColumn>,

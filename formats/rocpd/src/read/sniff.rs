@@ -18,7 +18,7 @@ pub enum FileKind {
     UnclearProfile,
     /// Any other database.
     OtherDatabase,
-    /// A database whose schema cannot be read.
+    /// A database with an unreadable schema.
     DamagedDatabase,
     /// An empty file.
     Empty,

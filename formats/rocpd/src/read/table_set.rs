@@ -37,7 +37,7 @@ pub struct StoredTableSet {
     pub nodes: Vec<(i64, Node)>,
     /// The processes, in the order of their keys.
     pub processes: Vec<ProcessFacts>,
-    /// Tables whose rows are not read.
+    /// Tables that are not read.
     pub left_out: Vec<LeftOut>,
     /// Deviations from the expected content, one line each.
     pub warnings: Vec<String>,

@@ -7,11 +7,11 @@ use crate::read::{Database, Piece, ReadError, StoredTable, StoredTableSet, Wante
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Maximum number of referenced rows whose process is remembered.
+/// Maximum number of referenced rows that are remembered with their process.
 const MAX_ROWS: usize = 1 << 26;
 /// Maximum number of passes over the tables, after which the remaining rows are assigned to the first process.
 const MAX_ROUNDS: usize = 8;
-/// Marks a row whose process is unknown.
+/// Marks a row of an unknown process.
 const NO_PLACE: u32 = u32::MAX;
 
 const SHARED_ROWS: &str = "has rows that belong to several of its processes";
