@@ -1,7 +1,7 @@
 //! Output files of the merger's programs.
 //!
 //! While an output is written, it has another name and is locked ([`OutputLock`]). [`InterruptWatch`] removes
-//! unfinished outputs when a signal ends the program. [`OutputShare`] determines who may read the finished file.
+//! unfinished outputs when a signal ends the program. [`OutputShare`] determines the readers of the finished file.
 
 use rpd_console::Failure;
 use std::path::Path;

@@ -60,7 +60,7 @@ impl IdRanges {
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }
 
-    /// Returns the places of rows whose keys are among these ids.
+    /// Returns the places of rows with keys among these ids.
     fn places(&self, keys: &Keys, len: usize) -> impl Iterator<Item = Range<usize>> {
         let below = move |id: i64| match keys {
             Keys::Dense(first) => usize::try_from(i128::from(id) - i128::from(*first)).unwrap_or(0).min(len),

@@ -85,7 +85,7 @@ pub(crate) fn free_bytes(output: &Path) -> Option<u64> {
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }
 
-/// Returns the folder whose file system contains an output.
+/// Returns the folder on the file system of an output.
 pub(crate) fn folder_of(output: &Path) -> PathBuf {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()

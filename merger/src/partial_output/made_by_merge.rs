@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Metadata tag of the run.
 const RUN_ID: &str = "rpd.run_id";
-/// Metadata tag of a database whose run was still being written: its ranks, and the time up to which they are
+/// Metadata tag of a database of a run that was still being written: its ranks, and the time up to which they are
 /// complete.
 pub(crate) const STILL_RUNNING: &str = "rpd.still_running";
 /// Bytes of the header of a SQLite database.
@@ -27,7 +27,7 @@ pub(crate) fn is_made_by_merge(path: &Path) -> bool {
 }
 
 /// Returns whether a file with the name of an unfinished output may be the remainder of a killed merge. SQLite writes
-/// the first page last. Without this page, only the lock of the merge (`was_locked`) shows whose file it was.
+/// the first page last. Without this page, only the lock of the merge (`was_locked`) shows that it was its file.
 pub(crate) fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);

@@ -25,7 +25,7 @@ pub enum ClockFileError {
     )]
     Line(String, usize, String),
     /// No line names the reference.
-    #[error("clock file {0}: no line says whose clock the offsets are against; add `reference NODE`")]
+    #[error("clock file {0}: no line names the node of the reference clock; add `reference NODE`")]
     NoReference(String),
 }
 

@@ -327,7 +327,7 @@ pub(super) fn is_folder(path: &Path) -> bool {
     entry_stat(path).is_ok_and(|found| found.kind == EntryKind::Folder)
 }
 
-/// Returns the run below `root` whose shards were written last.
+/// Returns the run below `root` with the shards that were written last.
 fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
     let missing = |e: io::Error| {
         Failure::input(format!(

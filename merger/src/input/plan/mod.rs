@@ -46,7 +46,7 @@ pub struct MergePlan {
     pub output: PathBuf,
     /// Ranks of the job.
     pub ranks: JobRanks,
-    /// Ranks whose processes called no recorded function.
+    /// Ranks of processes that called no recorded function.
     pub silent_ranks: Vec<u32>,
     /// Ranks for which two collectors wrote a shard: two jobs used the same run id.
     pub repeated_ranks: Vec<u32>,
@@ -115,7 +115,7 @@ impl MergePlan {
         (0..ranks).filter(|rank| !self.ranks_without_access.contains(rank)).collect()
     }
 
-    /// Returns the ranks whose collector did not finish its shard.
+    /// Returns the ranks of collectors that did not finish their shards.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
         self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
     }
@@ -170,7 +170,7 @@ pub(crate) fn plan(
     candidates = keep_each_guid_once(candidates, &mut duplicates);
     let mut unreadable = duplicates.files;
     let repeated_ranks = repeated_ranks(&candidates);
-    // A rank whose collector was killed immediately may have called any function.
+    // If its collector was killed immediately, a rank may have called any function.
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
     // Rows that a profiler recorded for a rank are in a separate shard.
@@ -293,7 +293,7 @@ fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     }
 }
 
-/// Removes inputs whose processes are already in a previous merge among the inputs. Fails if two previous merges
+/// Removes inputs with processes that are already in a previous merge among the inputs. Fails if two previous merges
 /// share a process, because they cannot be separated.
 fn leave_out_merged(
     candidates: &mut Vec<InputCandidate>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes, whose ids
+/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes: their ids
 /// stay the same.
 const TAGS: [&str; 12] = [
     "rpd.clock",

@@ -1,10 +1,10 @@
 //! Detects whether the collector of an unfinished shard is still running.
 //!
-//! A collector reads its node's clocks every 5 s and writes its data every second. A shard whose last clock reading
-//! is older than a minute is therefore no longer written. If the reading is newer, either the shard is being written,
-//! or its collector was killed within that minute. On the collector's node, the open files of its processes show
-//! which; another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on
-//! other nodes.
+//! A collector reads its node's clocks every 5 s and writes its data every second. A shard with a last clock reading
+//! older than a minute is therefore no longer written. If the reading is newer, either the shard is being written, or
+//! its collector was killed within that minute. On the collector's node, the open files of its processes show which;
+//! another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on other
+//! nodes.
 
 use crate::input::plan::PlannedInput;
 use rpd_files::entry_stat;
@@ -43,7 +43,7 @@ impl PlannedInput {
 }
 
 impl StillRunning {
-    /// Returns the inputs whose collectors are still running; `None` if there are none.
+    /// Returns the inputs with collectors that are still running; `None` if there are none.
     pub fn among(inputs: &[PlannedInput]) -> Option<StillRunning> {
         let running = || inputs.iter().filter(|input| input.running_until.is_some());
         let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;

@@ -170,7 +170,7 @@ pub struct StoppedProcesses(BTreeMap<i32, StoppedGroup>);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StoppedGroup {
     count: u64,
-    /// Number of these processes whose exit is in the line of all commands, too.
+    /// Number of these processes with an exit that is in the line of all commands, too.
     commands: u64,
     ranks: BTreeSet<u32>,
 }
