@@ -184,7 +184,7 @@ int main(void) {
     assert_eq!((trace.ranges.len(), trace.threads.len()), (10_000, 10_000));
 }
 
-/// More threads at a time than there is memory for rings: what is not recorded is counted.
+/// More threads at a time than there is memory for rings: dropped records are counted.
 #[test]
 fn threads_beyond_the_memory_for_rings_are_counted() {
     let Some(bench) = Bench::new() else { return };

@@ -138,7 +138,7 @@ int main(void) {
 }
 "#;
 
-/// Signals the group of its command, as the daemon of Open MPI does, whose name it has.
+/// Has the name of Open MPI's daemon, and signals the group of its command as that does.
 const DAEMON: &str = r#"
 int main(int argc, char **argv) {
     int from[2], status;

@@ -1,4 +1,4 @@
-//! Who says what an option is, with the options of a program made up for it.
+//! Which source sets an option, with the options of a program made up for it.
 #![allow(clippy::unwrap_used)]
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
@@ -105,7 +105,7 @@ fn what_the_site_has_locked_counts_before_all_and_is_told() {
         "{size}"
     );
     assert!(verify.contains("--verify is not given"), "{verify}");
-    // Who wants what the site wants hears nothing.
+    // No warning for a user who wants the site's value.
     assert_eq!(layered("--max-size 1", "", site, None).unwrap().warnings, [""; 0]);
     for (own, variable) in [("[collect]\nmax-size = 2\n", None), ("", Some("3"))] {
         assert_eq!(layered("", own, site, variable).unwrap().warnings.len(), 1);

@@ -397,7 +397,7 @@ fn a_stale_partial_file_of_a_killed_merge_is_cleared_away() {
         let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
         only_the_output();
     }
-    // SQLite had not written the first page: the lock tells whose it was.
+    // SQLite had not written the first page: the lock identifies the file.
     fs::write(&partial, [0; 4096]).unwrap();
     fs::write(&lock, "").unwrap();
     let _ = rpd_merge().arg("--force").arg(&run.path).run().success();

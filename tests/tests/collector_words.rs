@@ -12,7 +12,7 @@ fn config() -> SyntheticRun {
     SyntheticRun { nodes: 1, ranks_per_node: 2, ..SyntheticRun::default() }
 }
 
-/// A run whose rank 1 is written here.
+/// A run; rank 1 is written here.
 fn run_with(write: impl Fn(&mut ShardWriter<Vec<u8>>, &Process)) -> RunFolder {
     let run = RunFolder::new(&config());
     let plan = config().plan();

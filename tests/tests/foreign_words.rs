@@ -76,7 +76,7 @@ fn copies_keep_their_names_and_kernels_without_sizes_show_none() {
     assert_eq!(args("MEMORY_COPY_HOST_TO_DEVICE")["name"], "Memcpy HtoD (Pinned -> Device)");
 }
 
-/// What a rank on a host of its own did: calls of RCCL on process groups without numbers, whose kernels do not fit
+/// What a rank on a host of its own did: calls of RCCL on process groups without numbers, with kernels that do not fit
 /// those of other ranks.
 fn rank_with_groups(rank: i64) -> String {
     let calls = (0..60i64).flat_map(|call| {

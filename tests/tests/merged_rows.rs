@@ -63,7 +63,7 @@ fn a_merge_holds_the_rows_of_the_model_whatever_the_run() {
     }
 }
 
-/// Who the processes were stands in `info_process`, under "rpd" what RocPD has no column for.
+/// `info_process` has the identity of processes; "rpd" in it what RocPD has no column for.
 fn check_processes(run: &Run, database: &Database) {
     let sql = "SELECT n.hostname, p.pid, p.ppid, json_extract(p.extdata, '$.rpd.rank'),
                       json_extract(p.extdata, '$.rpd.local_rank'), json_extract(p.extdata, '$.rpd.worker'),
@@ -108,7 +108,7 @@ fn nodes_that_differ_in_their_anchors_only_agree_on_time_to_the_nanosecond() {
 
 #[test]
 fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
-    // By the wall clocks, whose shift the model knows to the nanosecond.
+    // By the wall clocks: the model knows their shift to the nanosecond.
     let config =
         SyntheticRun { events_per_rank: 1_500, workers: true, collectives: false, ..SyntheticRun::default() };
     let run = config.plan();
@@ -140,7 +140,7 @@ fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
 
 #[test]
 fn completions_join_the_call_that_started_them_and_the_call_that_saw_them_complete() {
-    // By the wall clocks, whose shift the model knows to the nanosecond.
+    // By the wall clocks: the model knows their shift to the nanosecond.
     let config = SyntheticRun { events_per_rank: 300, collectives: false, ..SyntheticRun::default() };
     let run = config.plan();
     let database = RunFolder::new(&config).merged();

@@ -165,7 +165,7 @@ fn what_a_hung_profiler_has_started_is_killed_with_it() {
     assert_eq!(
         own_shard(&rocm).processes[&1].exit,
         Some(ProcessExit::Code(7)),
-        "who ran is known nevertheless"
+        "the process is known nevertheless"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the end of a full shard whose file the caller writes.
+//! Tests of the end of a full shard, with a file that the caller writes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

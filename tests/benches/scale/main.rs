@@ -37,7 +37,7 @@ struct Arguments {
     /// Calls, ranges and marks of each rank; dispatches, copies and what they are about come on top
     #[arg(long, default_value_t = 100)]
     events: usize,
-    /// Ranks whose databases SQLite alone puts into one
+    /// Ranks of databases that SQLite alone puts into one
     #[arg(long)]
     databases: Option<u32>,
     /// Where inputs and outputs are written; a folder in it, which is removed [default: target/bench-scale]

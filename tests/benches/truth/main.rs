@@ -1,4 +1,4 @@
-//! What the analysis of waits says about programs whose cause of waiting is known, over many seeds.
+//! What the analysis of waits says about programs with a known cause of waiting, over many seeds.
 //!
 //! ```text
 //! ci/bench truth [--seeds N] [--first-seed N] [--only TEXT] [--minutes N] [--large] [--results FILE]

@@ -92,7 +92,7 @@ pub fn write_shard<W: Write>(run: &Run, rank: &ModelRank, sink: W) -> Result<W, 
     write_shard_that_saw(run, rank, &ObservedClocks::of(run, rank), sink)
 }
 
-/// Writes the shard of a rank whose collector saw this of the clocks.
+/// Writes the shard of a rank with a collector that saw this of the clocks.
 pub fn write_shard_that_saw<W: Write>(
     run: &Run,
     rank: &ModelRank,

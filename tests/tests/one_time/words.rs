@@ -26,7 +26,7 @@ fn of_several_communicators_each_has_its_late_rank() {
     assert!((0.3..0.8).contains(&share), "{share}");
     // They wait for 0.4 ms in 100.
     assert!(merged.stderr.contains("late       no rank: ranks waited "), "{}", merged.stderr);
-    // The other stage has nobody who is late more often than by chance.
+    // In the other stage, no rank is late more often than by chance.
     let others = merged.report["late_ranks"].as_array().unwrap();
     assert!(others[1..].iter().all(|late| late["rank"].as_u64().unwrap() % 2 == 1), "{}", merged.stderr);
 }
