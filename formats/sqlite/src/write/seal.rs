@@ -61,7 +61,7 @@ impl Sealer {
             return Err(SealError::Unfit { path: path.to_owned(), problem });
         }
         let last = u32_at(&header, at::PAGES).unwrap_or(0);
-        if end < LogicalPage::behind(last) {
+        if end < LogicalPage::after(last) {
             return Err(SealError::Unfit {
                 path: path.to_owned(),
                 problem: "the pages begin inside the file",
