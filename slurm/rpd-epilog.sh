@@ -32,7 +32,7 @@
 #   rpd_run both
 #
 # since a `wait` of the script itself ends when USR1 comes. Needs bash 4.4; in another shell the job runs, and nothing is merged. A trap for
-# EXIT, USR1 or TERM of the script itself has to come behind the line that sources this, and takes the place of ours. Behind a pipe, as in
+# EXIT, USR1 or TERM of the script itself has to come after the line that sources this, and replaces ours. In a pipe, as in
 # `rpd_run ... | tee log`, USR1 is not heard.
 #
 # It never fails the job: what became of a merge is in merge.status in the folder of the run. Calling it again is
@@ -50,7 +50,7 @@ else
 fi
 if [ -n "$rpd_lacks" ]; then
     rpd_run() { "$@"; }
-    echo "rpd-epilog: $rpd_lacks: merge with 'rpd-merge' behind the job" >&2
+    echo "rpd-epilog: $rpd_lacks; merge with 'rpd-merge' after the job" >&2
     # shellcheck disable=SC2317  # it is sourced
     return 0 2>/dev/null || exit 0
 fi

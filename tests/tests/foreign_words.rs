@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// A trace of PyTorch with these members before its events, and members of Kineto behind them.
+/// A trace of PyTorch with these members before its events, and members of Kineto after them.
 fn kineto(before: &str, events: &[String]) -> String {
     format!(
         r#"{{{before}"traceEvents": [{}], "schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000}}"#,

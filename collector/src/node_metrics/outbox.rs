@@ -192,7 +192,7 @@ mod tests {
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
         assert!(first.len() <= MAX_PENDING_ITEMS + 3 && events > 90, "{} items", first.len());
-        assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
+        assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick after a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));
         outbox.last_sent = long_ago;

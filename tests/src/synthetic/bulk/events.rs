@@ -54,7 +54,7 @@ enum Slot {
     Instant,
 }
 
-/// Two groups of launches, copies and an allocation; each behind a marker.
+/// Two groups of launches, copies and an allocation; each after a marker.
 fn round() -> Vec<Slot> {
     let mut slots = Vec::with_capacity(ROUND);
     for _ in 0..2 {
