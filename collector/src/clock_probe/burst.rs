@@ -1,7 +1,6 @@
 //! One probe burst to one agent, and its result.
 
-use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, PacketKind, ProbePacket};
+use super::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime};
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -11,6 +11,7 @@
 //! REALTIME, no step occurred since the socket was empty, and the stamp lies within the time in which the
 //! packet can have arrived. Otherwise the time that the program read after the receive counts.
 
+use super::packet::ReceiveTime;
 use super::sockets::{ProbeSockets, enable_stamps, receive_stamp};
 use crate::host::machine;
 use crate::log::warn;
@@ -86,28 +87,6 @@ impl NodeClock {
             }
         }
         best
-    }
-}
-
-/// Receive time of a packet, ns of the clock of the records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct ReceiveTime {
-    /// Time that the program read after the receive.
-    pub(super) program: i64,
-    /// Time from the kernel's stamp to the program's reading, ns.
-    pub(super) delay: Option<NonZeroU32>,
-}
-
-impl ReceiveTime {
-    /// A time of the program without a stamp of the kernel.
-    #[cfg(test)]
-    pub(super) fn of_program(program: i64) -> ReceiveTime {
-        ReceiveTime { program, delay: None }
-    }
-
-    /// Returns the kernel's time.
-    pub(super) fn kernel(&self) -> Option<i64> {
-        self.program.checked_sub(i64::from(self.delay?.get()))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Replies to children: which agents probe this one. No request gets two replies.
 
 use super::burst::{MAX_REQUESTS, PeerRoute};
-use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
+use super::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,7 @@
 use super::{AgentThread, RunningBurst};
 use crate::clock_probe::burst::PeerRoute;
 use crate::clock_probe::card::AgentId;
-use crate::clock_probe::kernel_times::ReceiveTime;
-use crate::clock_probe::packet::{BurstId, PacketKind, ProbePacket, STAYS};
+use crate::clock_probe::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime, STAYS};
 use crate::host::machine;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
