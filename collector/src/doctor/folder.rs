@@ -1,6 +1,6 @@
 //! Checks the output folder.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::command_line::Size;
 use rpd_files::HeldFolder;
 use std::fs::DirBuilder;

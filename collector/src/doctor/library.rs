@@ -1,6 +1,6 @@
 //! Checks the library, and the socket between it and the collector.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
 use crate::drain::RingListener;

@@ -1,6 +1,7 @@
 //! Checks the environment of the command: variables, launcher, MPI, ROCm.
 
-use super::{Finding, library, python};
+use super::finding::Finding;
+use super::{library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
