@@ -3,7 +3,7 @@
 //! [`super::thread`] decides when they are read. A thread of [`super::wakeups`] reads them as well, when a
 //! producer calls.
 
-use super::CommandEnd;
+use super::collector_command::CommandEnd;
 use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
 use super::pairing::ThreadSpans;

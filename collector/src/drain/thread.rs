@@ -1,9 +1,9 @@
 //! The collecting thread: waits for events, receives new rings, reads all of them, and ends.
 
+use super::collector_command::{CollectorCommand, CommandEnd};
 use super::listener::RingListener;
 use super::pause::{MAX_PAUSE_WITHOUT_WAKEUP, PAUSE_WITHOUT_RINGS, RingLook, longest_pause, next_pause};
 use super::rings::{BYTES_PER_TURN, RingDrain};
-use super::{CollectorCommand, CommandEnd};
 use crate::host::event_flag::EventFlag;
 use crate::host::poll::timespec;
 use rpd_shard::record::ProcessExit;
