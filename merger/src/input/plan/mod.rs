@@ -5,6 +5,7 @@ pub(super) mod duplicates;
 mod excluded;
 pub(crate) mod lost_rows;
 mod output_path;
+mod planned_input;
 mod previous_merge;
 mod ranks;
 mod running;
@@ -13,6 +14,7 @@ pub(crate) mod share;
 pub(crate) use excluded::ExcludedInputs;
 pub(crate) use lost_rows::{LostCause, LostRows};
 pub(crate) use output_path::output_of;
+pub(crate) use planned_input::PlannedInput;
 pub(crate) use previous_merge::PreviousMerge;
 pub(crate) use ranks::JobRanks;
 pub(crate) use running::StillRunning;
@@ -74,31 +76,6 @@ pub struct MergePlan {
     pub host_clocks: HostClocks,
     /// Guid of the only input, if that is a previous merge: the output remains the same database.
     pub kept_guid: Option<String>,
-}
-
-/// One input of the plan.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedInput {
-    /// Path of the input, or of the shard that it was translated to.
-    pub path: PathBuf,
-    /// Shard or RocPD database.
-    pub format: Format,
-    /// Positions of the table sets of a database that are merged.
-    pub table_sets: Vec<usize>,
-    /// Guid of each of these table sets.
-    pub guids: Vec<String>,
-    /// Lowest rank in the input.
-    pub rank: Option<u32>,
-    /// Length in bytes.
-    pub bytes: u64,
-    /// Whether its collector finished it.
-    pub complete: bool,
-    /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
-    pub running_until: Option<i64>,
-    /// Whether it describes no process: a shard with nothing but a header, or of a silent rank.
-    pub has_no_process: bool,
-    /// Whether its command becomes a process, because no shard describes a traced process of its rank.
-    pub shows_command: bool,
 }
 
 impl MergePlan {

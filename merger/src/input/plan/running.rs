@@ -6,7 +6,7 @@
 //! another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on other
 //! nodes.
 
-use crate::input::plan::PlannedInput;
+use crate::input::plan::planned_input::PlannedInput;
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use serde::{Deserialize, Serialize};
@@ -33,13 +33,6 @@ pub struct StillRunning {
     pub shards: usize,
     /// Wall time up to which all of them are complete, ns since 1970.
     pub complete_up_to_ns: i64,
-}
-
-impl PlannedInput {
-    /// Returns whether the collector stopped without finishing the input.
-    pub fn is_abandoned(&self) -> bool {
-        !self.complete && self.running_until.is_none()
-    }
 }
 
 impl StillRunning {
