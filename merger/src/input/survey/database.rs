@@ -9,12 +9,13 @@ use crate::input::survey::database_pieces::ReferenceKeys;
 use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{hashes_of_builtins, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
+use crate::input::survey::table_set_reader::TableSetReader;
 use crate::input::{
-    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
-    SourcePiece, SourceTracks, StackSpace, StringPieces,
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, SourcePiece,
+    SourceTracks, StackSpace, StringPieces,
 };
 use rpd_collectives::CallSample;
-use rpd_rocpd::read::{Database, StoredTableSet};
+use rpd_rocpd::read::Database;
 use rpd_shard::model::{Schema, Table, TableId, rocpd};
 use rpd_shard::record::LossCause;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,15 +65,6 @@ pub(super) fn survey_database(
     database.release();
     survey.input = OpenInput::Database(OpenDatabase { database, strings: string_tables });
     survey
-}
-
-/// Reads one table set for the survey.
-pub(super) struct TableSetReader<'a> {
-    pub(super) database: &'a Database,
-    pub(super) table_set: usize,
-    pub(super) found: &'a StoredTableSet,
-    pub(super) tables: &'a InputTables,
-    pub(super) row_limit: &'a RowLengthLimit,
 }
 
 impl TableSetReader<'_> {

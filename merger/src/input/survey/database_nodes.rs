@@ -1,6 +1,6 @@
 //! Nodes and processes of a table set.
 
-use super::database::TableSetReader;
+use super::table_set_reader::TableSetReader;
 use crate::input::BuiltinString;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{ProcessFacts, StoredTableSet};

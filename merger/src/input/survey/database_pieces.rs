@@ -1,8 +1,8 @@
 //! Pieces of the tables of a database: reads them in parallel, and finds keys, references and damage.
 
 use super::block_facts::stack_bounds;
-use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
+use super::table_set_reader::TableSetReader;
 use crate::input::source::join;
 use crate::input::{KeySpace, SourcePiece};
 use rayon::prelude::*;

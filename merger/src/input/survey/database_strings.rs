@@ -1,7 +1,7 @@
 //! Strings of a table set.
 
-use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
+use super::table_set_reader::TableSetReader;
 use crate::input::{KeySpace, StringPieces, text_of};
 use crate::strings::{StringHash, hash};
 use rpd_collectives::RegionNames;

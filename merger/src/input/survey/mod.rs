@@ -17,6 +17,7 @@ pub(super) mod resident_size;
 pub(super) mod row_texts;
 mod shard;
 mod shard_source;
+mod table_set_reader;
 
 pub(crate) use command_exits::{CommandExit, CommandExits, exits_line};
 pub(crate) use crashed::{ProcessCrash, StoppedProcesses, exit_text};
