@@ -26,6 +26,7 @@ mod stages;
 use clap::{Parser, ValueEnum};
 use command::{Inputs, contestants};
 use rpd_tests::harness::repository;
+use rpd_tests::measure::exit_code;
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
 use std::path::PathBuf;
@@ -62,13 +63,7 @@ enum Only {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("perfetto: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("perfetto", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -18,6 +18,7 @@ mod ways;
 use clap::Parser;
 use inputs::Inputs;
 use rpd_tests::harness::{mpi_missing, repository};
+use rpd_tests::measure::exit_code;
 use rpd_tests::synthetic::SyntheticRun;
 use std::error::Error;
 use std::path::PathBuf;
@@ -49,13 +50,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("scale: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("scale", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
