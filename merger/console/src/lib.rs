@@ -1,11 +1,10 @@
 //! Console output of the merger's programs, and their exit.
 //!
 //! [`Failure`] ends a program with an [`Exit`] code and one line. [`Progress`] shows long work, [`wording`]
-//! formats numbers and durations, [`shell_words`] quotes paths of commands to type, and [`TimeWindow`] parses the part of a run that a user selects.
+//! formats numbers and durations, and [`TimeWindow`] parses the part of a run that a user selects.
 
 mod failure;
 mod progress;
-pub mod shell_words;
 mod time_window;
 mod vanished_input;
 mod wall_clock;

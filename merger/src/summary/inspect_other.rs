@@ -2,12 +2,12 @@
 
 use crate::input::listing::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
-use rpd_console::shell_words::path_word;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
+use rpd_shard::shell_words::path_word;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

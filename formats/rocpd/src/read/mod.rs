@@ -4,8 +4,8 @@
 //! creates no files beside it.
 //!
 //! * [`Database`]: an open file. Opening reads the schema and the processes, but no events.
-//! * [`StoredTableSet`]: the tables of one uuid, described by the data model. Unknown columns and tables are carried with
-//!   their declaration.
+//! * [`StoredTableSet`]: the tables of one uuid, described by the data model. Unknown columns and tables are carried
+//!   with their declaration.
 //! * [`Piece`]: rows that are read at once, by any number of threads.
 //! * [`redacted_environment`]: removes secrets from a recorded environment.
 //!
