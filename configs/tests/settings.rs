@@ -191,7 +191,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
         ),
         ("[colect]\n", "own.toml:1: there is no table \"colect\", did you mean \"collect\""),
         ("max-size = 3", "own.toml:1: there is no table \"max-size\""),
-        ("collect = 3", "own.toml:1: collect is a table"),
+        ("collect = 3", "own.toml:1: collect is the name of a table; write [collect]"),
         ("[collect]\nmax-size = \"much\"", "own.toml:2: invalid value 'much' for '--max-size"),
         ("[collect]\nmax-size = true", "own.toml:2: max-size takes a value"),
         ("[collect]\nverify = 1", "own.toml:2: verify is true or false"),

@@ -263,7 +263,11 @@ fn names_say_what_is_in_the_files() {
         5,
         &["--max-file-size is 1K; use --split-by-size 512"],
     );
-    assert_refused(&output("too-large", &["--max-file-size", "900"]), 5, &["--max-file-size is 900; "]);
+    assert_refused(
+        &output("too-large", &["--format", "perfetto", "--max-file-size", "900"]),
+        5,
+        &["--max-file-size is 900; "],
+    );
     assert_refused(&output("a.pftrace.gz", &[]), 2, &["named like a trace", "--format perfetto"]);
     assert_refused(&output("a.json", &[]), 2, &["named like a trace", "--format chrome-json"]);
     assert_refused(&output("a.json.gz", &["--format", "perfetto"]), 2, &["this trace is .pftrace.gz"]);

@@ -39,7 +39,7 @@ fn without_collectives_clocks_go_by_probes_and_nobody_is_called_late() {
     assert!(merged.stderr.contains("late       cannot tell which rank: no collectives were recorded\n"));
     assert_eq!(merged.report["late_ranks"], Value::Array(Vec::new()));
     assert_eq!(
-        merged.stderr.matches("\nbar        times are off by no more than").count(),
+        merged.stderr.matches("\nbound      times are off by no more than").count(),
         1,
         "{}",
         merged.stderr
@@ -59,7 +59,7 @@ fn what_was_asked_for_is_said_to_be_the_reason() {
     let job = PlainJob::new(2, 10, 500_000_000);
     let lines = [
         ("none", "gpu001 (rank 1): not aligned, as --align none says; times unchanged"),
-        ("anchors", "  not known  10 ms  wall clocks, as exact as NTP"),
+        ("anchors", "  not known        10 ms  wall clocks, as exact as NTP"),
     ];
     for (by, line) in lines {
         let merged = merged(&job, &["--align", by]);
