@@ -12,7 +12,7 @@
 #   rpd-epilog.sh --job JOB               # those of another job, of a task of an array (4711_2), or of all its tasks (4711);
 #                                         # ends with 4 if there is none, and else as the merges did
 #
-#   RPD_JOB_ID           whose runs these are (default: this job)
+#   RPD_JOB_ID           job of these runs (default: this job)
 #   RPD_OUTPUT           where runs are (default: rpd-out in the folder that the job was submitted from); the line above exports
 #                        it for rpd-collect, as an absolute path
 #   RPD_EPILOG_SECONDS   most seconds of all merges (default: 1500, and never more than the job has left, where Slurm tells)
@@ -32,11 +32,11 @@
 #   rpd_run both
 #
 # since a `wait` of the script itself ends when USR1 comes. Needs bash 4.4; in another shell the job runs, and nothing is merged. A trap for
-# EXIT, USR1 or TERM of the script itself has to come behind the line that sources this, and takes the place of ours. Behind a pipe, as in
+# EXIT, USR1 or TERM of the script itself has to come after the line that sources this, and replaces ours. In a pipe, as in
 # `rpd_run ... | tee log`, USR1 is not heard.
 #
 # It never fails the job: what became of a merge is in merge.status in the folder of the run. Calling it again is
-# harmless: who comes second finds nothing to do, or merges what has come since.
+# harmless: the second merge finds nothing to do, or merges what has come since.
 
 rpd_lacks=
 if [ -z "${BASH_VERSION:-}" ]; then
@@ -50,7 +50,7 @@ else
 fi
 if [ -n "$rpd_lacks" ]; then
     rpd_run() { "$@"; }
-    echo "rpd-epilog: $rpd_lacks: merge with 'rpd-merge' behind the job" >&2
+    echo "rpd-epilog: $rpd_lacks; merge with 'rpd-merge' after the job" >&2
     # shellcheck disable=SC2317  # it is sourced
     return 0 2>/dev/null || exit 0
 fi
@@ -96,7 +96,7 @@ rpd_merge() {
         name=${run%/}
         name=rpd-${name##*/}
         rpd_merge_one "$end" "$run" "$name.db"
-        # Who comes late was waited for.
+        # The first merge has waited for late ranks.
         if [ "$split" != 0 ]; then RPD_MERGE_WAIT=0 rpd_merge_one "$end" "$run" "$name-traces" --split-by-time "$split"; fi
     done
     return 0

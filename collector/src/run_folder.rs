@@ -1,7 +1,7 @@
 //! The folder of a run, below an output root that other users may write to.
 //!
 //! The collector opens the root as the user names it. Below the root it opens everything relative to a
-//! descriptor, follows no link, and refuses a folder of another user, who could exchange it while the rank
+//! descriptor, follows no link, and refuses a folder of another user, as that user could exchange it while the rank
 //! writes.
 
 use rpd_files::{FileRefused, HeldFolder};

@@ -2,7 +2,7 @@
 
 use crate::support;
 use rpd_shard::Shard;
-use rpd_shard::record::{Exit, Process};
+use rpd_shard::record::{Process, ProcessExit};
 use std::os::unix::fs::MetadataExt;
 use support::{Bench, below, exit_code, kill, run, until};
 
@@ -18,7 +18,11 @@ fn command_of(bench: &Bench, options: &[&str], script: &str) -> Process {
 #[test]
 fn a_command_in_which_nothing_is_recorded_leaves_its_exit_status() {
     let Some(bench) = Bench::new() else { return };
-    let ends = [("exit 0", Exit::Code(0)), ("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))];
+    let ends = [
+        ("exit 0", ProcessExit::Code(0)),
+        ("exit 3", ProcessExit::Code(3)),
+        ("kill -9 $$", ProcessExit::Signal(9)),
+    ];
     for (script, exit) in ends {
         let command = command_of(&bench, &[], script);
         assert_eq!(command.exit, Some(exit), "{script}");
@@ -28,7 +32,7 @@ fn a_command_in_which_nothing_is_recorded_leaves_its_exit_status() {
     }
     let command = command_of(&bench, &[], ": --password=geheim; exit 1");
     assert!(!command.command.contains("geheim"), "{command:?}");
-    assert_eq!(command_of(&bench, &["--trace", "none"], "exit 4").exit, Some(Exit::Code(4)));
+    assert_eq!(command_of(&bench, &["--trace", "none"], "exit 4").exit, Some(ProcessExit::Code(4)));
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn a_static_program_leaves_its_exit_status() {
     }
     run(bench.collect().env("PMI_RANK", "0").env("PMI_SIZE", "1").arg("--").arg(&program));
     let command = bench.trace().shard.command.unwrap();
-    assert_eq!((command.exit, command.rank), (Some(Exit::Code(7)), Some(0)));
+    assert_eq!((command.exit, command.rank), (Some(ProcessExit::Code(7)), Some(0)));
 }
 
 #[test]
@@ -53,7 +57,7 @@ fn a_traced_command_has_its_exit_status_in_both_places() {
     assert_eq!(exit_code(&bench.run(&program, &[])), 5);
     let shard = bench.trace().shard;
     let (command, process) = (shard.command.unwrap(), &shard.processes[&1]);
-    assert_eq!((command.exit, process.exit), (Some(Exit::Code(5)), Some(Exit::Code(5))));
+    assert_eq!((command.exit, process.exit), (Some(ProcessExit::Code(5)), Some(ProcessExit::Code(5))));
     assert_eq!(command.pid, process.pid);
 }
 

@@ -373,7 +373,7 @@ fn file_systems_without_room() {
 }
 
 /// Starts its arguments in a process group, and signals that group for the letters on its stdin. It has the
-/// name of a launcher's daemon, whose signals reach every process of the group.
+/// name of a launcher's daemon, which signals every process of the group.
 const DAEMON: &str = r#"
 int main(int argc, char **argv) {
     int status;

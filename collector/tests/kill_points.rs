@@ -2,7 +2,7 @@
 //! one event that was being written.
 
 use crate::support;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use support::{Bench, Trace, exit_code, number, run, text};
 
 /// Pushes and pops at random. Records each in a shared file before and after it, until another process sends
@@ -96,7 +96,7 @@ fn check(trace: &Trace, progress: &Progress, signal: i32, point: u64) {
         parent = number(row, "stack_id");
         last = name;
     }
-    assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Signal(signal)), "point {point}");
+    assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Signal(signal)), "point {point}");
 }
 
 /// Random numbers that are equal in every run: SplitMix64.

@@ -406,7 +406,7 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     let marks: Vec<i64> = marks.iter().map(|mark| support::number(mark, "timestamp")).collect();
     assert!(marks.len() == 2 && pairs[2].1 <= marks[0] && marks[0] < pairs[5].1, "{marks:?}, {pairs:?}");
     assert!(pairs[5].1 <= marks[1] && marks[1] < shard.clocks.last().unwrap().boottime);
-    // and the other node, whose clock is 50 s behind that of the kernel here, sees the collector's clock
+    // and the other node, with a clock that shows 50 s less than the kernel here, sees the collector's clock
     // where the program's is.
     let (kernel, ours) = pairs[0];
     let expected = |t1: i64| ((t1 - ours) as f64 / 1.01) as i64 + kernel - 50_000_000_000 - t1;

@@ -1,10 +1,10 @@
 //! Every process of a job, however it is started, and how each of them ended.
 
 use crate::support;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use support::{Bench, Trace, exit_code, run, text};
 
-fn exits(trace: &Trace) -> Vec<Option<Exit>> {
+fn exits(trace: &Trace) -> Vec<Option<ProcessExit>> {
     trace.shard.processes.values().map(|process| process.exit).collect()
 }
 
@@ -39,7 +39,10 @@ int main(int argc, char **argv) {
     names.sort_unstable();
     assert_eq!(names, ["after", "parent", "spawn", "vfork"]);
     assert!(trace.ranges.iter().all(|row| row["end"].is_some()));
-    assert_eq!(exits(&trace), [Some(Exit::Code(0)), Some(Exit::Code(3)), Some(Exit::Code(3))]);
+    assert_eq!(
+        exits(&trace),
+        [Some(ProcessExit::Code(0)), Some(ProcessExit::Code(3)), Some(ProcessExit::Code(3))]
+    );
 }
 
 #[test]
@@ -79,13 +82,13 @@ int main(void) {
     let trace = bench.trace();
     assert_eq!(trace.ranges.iter().filter(|row| row["end"].is_none()).count(), 6);
     let expected = [
-        Exit::Code(0),
-        Exit::Signal(9),
-        Exit::Signal(11),
-        Exit::Signal(6),
-        Exit::Code(41),
-        Exit::Code(42),
-        Exit::Signal(15),
+        ProcessExit::Code(0),
+        ProcessExit::Signal(9),
+        ProcessExit::Signal(11),
+        ProcessExit::Signal(6),
+        ProcessExit::Code(41),
+        ProcessExit::Code(42),
+        ProcessExit::Signal(15),
     ];
     assert_eq!(exits(&trace), expected.map(Some));
 }
@@ -120,7 +123,7 @@ int main(void) {
     let open: Vec<_> =
         trace.ranges.iter().filter(|row| row["end"].is_none()).map(|row| text(row, "name_id")).collect();
     assert!(open == ["around"] || open == ["around", "work"], "{open:?}");
-    assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Code(5)));
+    assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Code(5)));
 }
 
 #[test]
@@ -181,7 +184,7 @@ int main(void) {
     assert_eq!((trace.ranges.len(), trace.threads.len()), (10_000, 10_000));
 }
 
-/// More threads at a time than there is memory for rings: what is not recorded is counted.
+/// More threads at a time than there is memory for rings: dropped records are counted.
 #[test]
 fn threads_beyond_the_memory_for_rings_are_counted() {
     let Some(bench) = Bench::new() else { return };

@@ -2,7 +2,7 @@
 
 use crate::support;
 use rpd_shard::Shard;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -87,7 +87,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
     until("the shard is complete", || is_complete(&bench));
     let trace = bench.trace();
     assert_eq!((beats(&trace), trace.lost()), (360, 0));
-    assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Code(7)));
+    assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Code(7)));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn without_its_parent_the_collector_stays_until_the_command_ends() {
     until("the shard is complete", || is_complete(&bench));
     let trace = bench.trace();
     assert_eq!((beats(&trace), trace.lost()), (360, 0));
-    assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Unknown));
+    assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Unknown));
     until("the collector has ended", || is_gone(collector));
     assert!(bench.log().contains("warning: rpd-collect was killed, "), "{}", bench.log());
 }
@@ -138,7 +138,7 @@ int main(void) {
 }
 "#;
 
-/// Signals the group of its command, as the daemon of Open MPI does, whose name it has.
+/// Has the name of Open MPI's daemon, and signals the group of its command as that does.
 const DAEMON: &str = r#"
 int main(int argc, char **argv) {
     int from[2], status;
@@ -201,7 +201,7 @@ fn a_time_limit_is_handled_once() {
     let trace = bench.trace();
     assert!(trace.shard.complete());
     assert_eq!(trace.marks.len(), 2);
-    assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Code(4)));
+    assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Code(4)));
 }
 
 #[test]

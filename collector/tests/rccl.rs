@@ -246,7 +246,7 @@ fn every_rccl_call_is_recorded_once() {
     check(&bench, &bench.trace());
 }
 
-/// As in a Python program whose extension module needs RCCL.
+/// As in a Python program with an extension module that needs RCCL.
 #[test]
 fn rccl_is_found_where_it_is_hidden_from_other_libraries() {
     let Some(bench) = Bench::new() else { return };

@@ -1,7 +1,7 @@
 //! The events of a program are in the shard: ranges, marks, threads, forks, and what was open at its end.
 
 use crate::support;
-use rpd_shard::record::{Exit, LossCause};
+use rpd_shard::record::{LossCause, ProcessExit};
 use support::{Bench, Trace, exit_code, number, text};
 
 const RANGES: &str = r#"
@@ -160,7 +160,7 @@ int main(void) {
     assert_eq!((trace.ranges_named("child"), trace.ranges_named("around")), (500, 1));
     assert!(trace.ranges.iter().all(|row| row["end"].is_some()));
     let parent = trace.shard.processes.values().find(|process| !process.worker).unwrap();
-    assert_eq!(parent.exit, Some(Exit::Code(7)));
+    assert_eq!(parent.exit, Some(ProcessExit::Code(7)));
     assert!(parent.command.ends_with("/forks"), "{}", parent.command);
 }
 
@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
             trace.ranges.iter().filter(|row| row["end"].is_none()).map(|row| text(row, "name_id")).collect();
         assert_eq!(open, ["outer", "inner"]);
         assert_eq!(trace.ranges.len(), 3);
-        assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Signal(signal)));
+        assert_eq!(trace.shard.processes[&1].exit, Some(ProcessExit::Signal(signal)));
         std::fs::remove_dir_all(bench.path("out")).unwrap();
     }
 }

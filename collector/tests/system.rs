@@ -10,7 +10,7 @@ use rpd_shard::identity::RankIdentity;
 use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::rank_set::RankSet;
-use rpd_shard::record::{Exit, Process, RunIdentity};
+use rpd_shard::record::{Process, ProcessExit, RunIdentity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,7 +141,7 @@ fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
 
     let process = &metrics.process;
     assert!(process.worker && process.pid > 0 && process.start_ticks > 0);
-    assert_eq!(process.exit, Some(Exit::Code(0)));
+    assert_eq!(process.exit, Some(ProcessExit::Code(0)));
     assert!(process.first_seen <= ticks[0] && process.last_seen.unwrap() >= *ticks.last().unwrap());
     let mut agents = Vec::new();
     rows(&metrics.shard, process.source, INFO_AGENT, ["type", "name"], |[kind, name]| {
@@ -252,7 +252,7 @@ fn one_collector_of_a_run_samples_and_the_next_takes_over() {
     assert!(second.ticks[0] > *first.ticks.last().unwrap(), "one at a time");
     assert!(second.ticks[0] - first.ticks.last().unwrap() < 5_000_000_000, "soon");
     assert!(other.ticks[0] < *first.ticks.last().unwrap(), "another run is on its own");
-    assert_eq!(first.process.exit, Some(Exit::Code(0)));
+    assert_eq!(first.process.exit, Some(ProcessExit::Code(0)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A real torchrun with eight workers under one collector, and a restart of its workers.
 
 use crate::support;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::collections::BTreeMap;
 use std::process::Command;
 use support::{Bench, exit_code, number, run, text};
@@ -80,10 +80,10 @@ fn eight_workers_and_their_restart_are_told_apart() {
         assert_eq!(own(&format!("restart {restart}")), 100 + rank);
         assert_eq!(own("open at the end"), 1 - restart);
         let expected = match (restart, rank) {
-            (0, 3) => Exit::Signal(9),
+            (0, 3) => ProcessExit::Signal(9),
             // torchrun ends the others by SIGTERM.
-            (0, _) => Exit::Signal(15),
-            _ => Exit::Code(0),
+            (0, _) => ProcessExit::Signal(15),
+            _ => ProcessExit::Code(0),
         };
         assert_eq!(process.exit, Some(expected), "rank {rank}, restart {restart}");
     }

@@ -16,7 +16,7 @@ const LOCKED: &str = "locked";
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
-    #[error("{name}: {source}")]
+    #[error("cannot read the file {name} ({source}); check its path and permissions")]
     Unreadable {
         /// Name of the file.
         name: String,
@@ -25,8 +25,8 @@ pub enum FileError {
     },
     /// A name that is not a preset.
     #[error(
-        "there is no preset {0:?}{near}: there are default, pytorch-training, inference-server, hpc-mpi, low-overhead and \
-         full; a file of yours is named with a / or .toml", near = nearest(.0, crate::PRESETS.iter().map(|(name, _)| *name))
+        "there is no preset {0:?}{near}; choose default, pytorch-training, inference-server, hpc-mpi, low-overhead or \
+         full, or name a file with a / or .toml", near = nearest(.0, crate::PRESETS.iter().map(|(name, _)| *name))
     )]
     NoPreset(String),
     /// An entry that cannot be used.
@@ -83,11 +83,15 @@ impl FileTable {
             let (word, span) = (key.get_ref().as_ref(), key.span());
             if !TABLES.contains(&word) {
                 let near = nearest(word, TABLES.into_iter());
-                let what = format!("there is no table {word:?}{near}: options stand in [collect] or [merge]");
+                let what =
+                    format!("there is no table {word:?}{near}; write options into [collect] or [merge]");
                 return Err(at(span, what));
             }
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(at(span, format!("{word} is a table: write [{word}], and its options below it")));
+                return Err(at(
+                    span,
+                    format!("{word} is the name of a table; write [{word}], and its options below it"),
+                ));
             };
             if word == program {
                 table.take(entries, &at, |place| line_of(text, place))?;

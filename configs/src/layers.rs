@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 
-/// A program whose options may be set in files.
+/// A program with options that may be set in files.
 #[derive(Clone, Debug)]
 pub struct Program<'a> {
     /// Its table: `collect` or `merge`.
@@ -92,7 +92,7 @@ pub struct LayeredSettings {
     positionals: Vec<OsString>,
     /// Name of the site file.
     site: String,
-    /// Variables whose options the site has locked. Their values are ignored.
+    /// Variables of options that the site has locked. Their values are ignored.
     pub locked_variables: Vec<String>,
     /// All options, in the order of the help.
     pub settings: Vec<Setting>,
@@ -277,7 +277,7 @@ impl Program<'_> {
                 at(
                     line,
                     format!(
-                        "there is no option {key:?}{near}: {program} --help lists them, without their dashes"
+                        "there is no option {key:?}{near}; use one that {program} --help lists, without its dashes"
                     ),
                 )
             })

@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), FileError> {
         let mut text = String::new();
         // Checked before the file is opened: opening a pipe would wait for a writer.
         if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("it is no file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
         match text.len() as u64 > MAX_BYTES {

@@ -1,4 +1,4 @@
-//! Who says what an option is, with the options of a program made up for it.
+//! Which source sets an option, with the options of a program made up for it.
 #![allow(clippy::unwrap_used)]
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
@@ -105,7 +105,7 @@ fn what_the_site_has_locked_counts_before_all_and_is_told() {
         "{size}"
     );
     assert!(verify.contains("--verify is not given"), "{verify}");
-    // Who wants what the site wants hears nothing.
+    // No warning for a user who wants the site's value.
     assert_eq!(layered("--max-size 1", "", site, None).unwrap().warnings, [""; 0]);
     for (own, variable) in [("[collect]\nmax-size = 2\n", None), ("", Some("3"))] {
         assert_eq!(layered("", own, site, variable).unwrap().warnings.len(), 1);
@@ -185,10 +185,13 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
             "[collect]\n\nmax-sise = 3",
             "own.toml:3: there is no option \"max-sise\", did you mean \"max-size\"",
         ),
-        ("[collect]\ncolour = 3", "own.toml:2: there is no option \"colour\": program --help lists them"),
+        (
+            "[collect]\ncolour = 3",
+            "own.toml:2: there is no option \"colour\"; use one that program --help lists",
+        ),
         ("[colect]\n", "own.toml:1: there is no table \"colect\", did you mean \"collect\""),
         ("max-size = 3", "own.toml:1: there is no table \"max-size\""),
-        ("collect = 3", "own.toml:1: collect is a table"),
+        ("collect = 3", "own.toml:1: collect is the name of a table; write [collect]"),
         ("[collect]\nmax-size = \"much\"", "own.toml:2: invalid value 'much' for '--max-size"),
         ("[collect]\nmax-size = true", "own.toml:2: max-size takes a value"),
         ("[collect]\nverify = 1", "own.toml:2: verify is true or false"),
@@ -212,8 +215,8 @@ fn files_that_cannot_be_read_and_unknown_presets_are_told() {
     let program = Program { table: "collect", command: command(), variables: &[], typed_only: &[] };
     let typed = command().get_matches_from(["program", "run"]);
     let told = |name: &OsStr| program.layered(&typed, Some(name), None, |_| None).unwrap_err().to_string();
-    assert!(told("./none.toml".as_ref()).starts_with("./none.toml: No such file"));
-    assert!(told("/".as_ref()).contains("it is no file"));
+    assert!(told("./none.toml".as_ref()).starts_with("cannot read the file ./none.toml (No such file"));
+    assert!(told("/".as_ref()).contains("it is not a regular file"));
     assert!(told("hpc-mpy".as_ref()).contains("did you mean \"hpc-mpi\""));
     let folder = tempfile::tempdir().unwrap();
     let large = folder.path().join("large.toml");

@@ -20,7 +20,7 @@ const MPI_BYTES: u64 = 32 << 20;
 const STRING_BYTES: u64 = 48;
 /// The same while the ranks exchange their strings.
 const STRING_EXCHANGE_BYTES: u64 = 80;
-/// Memory per string that this rank owns in the exchange and whose id it sends to the other ranks, bytes.
+/// Memory per string that this rank owns in the exchange and numbers for the other ranks, bytes.
 const OWNED_STRING_BYTES: u64 = 96;
 
 /// Memory that a rank holds from its survey to the end of the merge.
@@ -30,7 +30,7 @@ pub struct HeldMemory {
     pub inputs: u64,
     /// Number of distinct strings.
     pub strings: u64,
-    /// Number of strings of all ranks whose ids this rank sends; 0 if there is one rank only.
+    /// Number of strings of all ranks for which this rank sends ids; 0 if there is one rank only.
     pub owned_strings: u64,
     /// Bytes of the largest string table of an input, with its lookup table.
     pub largest: u64,

@@ -71,7 +71,7 @@ fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
     if let Some(uid) = std::env::var_os(JOB_UID).filter(|uid| !uid.is_empty()) {
         let uid = number(JOB_UID).ok_or_else(|| {
             Failure::usage(format!(
-                "{JOB_UID} is {uid:?}, which is no user id; unset it, or name the job's user"
+                "{JOB_UID} is {uid:?}, which is not a user id; unset it, or name the job's user"
             ))
         });
         return uid.map(Some);

@@ -11,7 +11,7 @@ find -P "$1" -mindepth 1 -maxdepth 1 -type d -name 'rpd-scratch-*' -mmin "+$2" -
         # Ours have no other characters, and root's are root's to remove.
         case $folder in *[!A-Za-z0-9._-]*) continue ;; esac
         if [ "$uid" = 0 ]; then continue; fi
-        # As the owner, who can harm nobody else by a link that is laid in between.
+        # As the owner: a link that is laid in between can harm no other user.
         timeout --kill-after=1 5 setpriv --reuid="$uid" --regid="$gid" --clear-groups --inh-caps=-all --no-new-privs --reset-env -- \
             "$here/remove-scratch.sh" "$1" "$folder" "$2" </dev/null
     done

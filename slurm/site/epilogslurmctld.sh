@@ -1,5 +1,5 @@
 #!/bin/bash
-# EpilogSlurmctld: has runs merged whose jobs asked for it, by a small job of their owner.
+# EpilogSlurmctld: has the runs of jobs merged that asked for it, by a small job of their owner.
 #
 #   EpilogSlurmctld=/opt/rpd/share/rpd/slurm/site/epilogslurmctld.sh        in slurm.conf
 #
@@ -63,7 +63,7 @@ if [ "$(id -u)" = 0 ]; then
 elif [ "$(id -u)" != "$uid" ]; then
     merge=(sudo -n -u "$user" -- "${merge[@]}")
 fi
-# Who runs as another user ends itself; this is for what is in front of that.
+# A process of another user ends itself; the time limit is for what runs before that.
 if submitted=$(timeout --kill-after=5 40 "${merge[@]}" 2>&1 </dev/null); then
     if [ -n "$submitted" ]; then say "job $job of $user: merged by job $submitted"; fi
 else

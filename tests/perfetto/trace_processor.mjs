@@ -136,7 +136,7 @@ Object.assign(globalThis, {
 });
 const { error } = console;
 for (const level of ['log', 'debug', 'info', 'warn', 'error']) console[level] = () => {};
-// Who sees a process takes this for Node, and not for a browser.
+// Code that looks for a process takes this for Node, and not for a browser.
 globalThis.process = undefined;
 vm.runInThisContext(fs.readFileSync(path.join(ui, 'engine_bundle.js'), 'utf8'), 'engine_bundle.js');
 

@@ -79,7 +79,7 @@ impl SlurmCluster {
         let mut command = Command::new(script());
         command.arg("up").arg(&folder).args(ahead.iter().map(i64::to_string));
         command.envs(settings.map(|path| ("RPD_CLUSTER_SITE", path)));
-        // A group of its own: who kills the test leaves it alive to clear away what it made.
+        // A group of its own: it survives the death of the test and clears away what it made.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut leader = command.spawn().unwrap();
         let words = BufReader::new(leader.stdout.take().unwrap());

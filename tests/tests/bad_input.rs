@@ -153,18 +153,18 @@ fn a_name_that_is_no_utf_8_costs_that_file_alone() {
     let strict = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
     assert_refused(&strict, 3, &["caf\\xe9"]);
     // Named itself, as input or output.
-    assert_refused(&rpd_merge().arg("--force").arg(&shard).run(), 4, &["caf\\xe9.rpdshard", "no UTF-8"]);
+    assert_refused(&rpd_merge().arg("--force").arg(&shard).run(), 4, &["caf\\xe9.rpdshard", "not UTF-8"]);
     let place = run.beside("place");
     fs::create_dir(&place).unwrap();
     for format in ["rocpd", "rpd", "perfetto", "chrome-json"] {
         let outcome =
             rpd_merge().args(["--format", format, "-o"]).arg(place.join(odd(b"o\xe9"))).arg(&run.path);
-        assert_refused(&outcome.run(), 5, &["o\\xE9", "no UTF-8"]);
+        assert_refused(&outcome.run(), 5, &["o\\xE9", "not UTF-8"]);
     }
     let folder = run.beside("folder").with_file_name(odd(b"f\xe9"));
     fs::create_dir(&folder).unwrap();
     fs::copy(run.shard(0), folder.join("rank-00000.rpdshard")).unwrap();
-    assert_refused(&rpd_merge().arg(&folder).run(), 4, &["f\\xe9", "no UTF-8"]);
+    assert_refused(&rpd_merge().arg(&folder).run(), 4, &["f\\xe9", "not UTF-8"]);
     assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
 
@@ -397,7 +397,7 @@ fn a_stale_partial_file_of_a_killed_merge_is_cleared_away() {
         let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
         only_the_output();
     }
-    // SQLite had not written the first page: the lock tells whose it was.
+    // SQLite had not written the first page: the lock identifies the file.
     fs::write(&partial, [0; 4096]).unwrap();
     fs::write(&lock, "").unwrap();
     let _ = rpd_merge().arg("--force").arg(&run.path).run().success();

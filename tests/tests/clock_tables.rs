@@ -276,7 +276,7 @@ fn is_xml(text: &str) -> bool {
 
 #[test]
 fn processes_of_two_time_namespaces_of_a_node_are_two_domains() {
-    // A node whose second rank is in another time namespace: its collectives align it.
+    // A node with its second rank in another time namespace: its collectives align it.
     let config = three_nodes();
     let mut run = config.plan();
     let boot = run.nodes[0].clock.domain.boot_id.clone();

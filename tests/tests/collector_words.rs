@@ -1,7 +1,7 @@
 //! What a collector says about its own limits reaches the merged database.
 
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{Exit, Loss, LossCause, Process, Selection};
+use rpd_shard::record::{Loss, LossCause, Process, ProcessExit, Selection};
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_tests::crafted::{push_thread, shard_of, write_rows};
 use rpd_tests::harness::{RunFolder, assert_refused, losses, rpd_merge};
@@ -12,7 +12,7 @@ fn config() -> SyntheticRun {
     SyntheticRun { nodes: 1, ranks_per_node: 2, ..SyntheticRun::default() }
 }
 
-/// A run whose rank 1 is written here.
+/// A run; rank 1 is written here.
 fn run_with(write: impl Fn(&mut ShardWriter<Vec<u8>>, &Process)) -> RunFolder {
     let run = RunFolder::new(&config());
     let plan = config().plan();
@@ -80,7 +80,7 @@ fn a_range_that_was_open_when_its_process_died_ends_when_it_was_last_seen() {
         let name = shard.string(b"never ended").unwrap();
         let row = [1.into(), (process.first_seen + 5).into(), Value::Null, name.into(), 1.into(), 0.into()];
         shard.push(1, native::RANGE, &row).unwrap();
-        shard.process(&Process { exit: Some(Exit::Signal(9)), ..process.clone() }).unwrap();
+        shard.process(&Process { exit: Some(ProcessExit::Signal(9)), ..process.clone() }).unwrap();
     });
     let database = run.merged();
     database.assert_sound();
@@ -117,7 +117,7 @@ fn a_process_that_died_is_told_with_what_it_was_doing() {
             shard.push(1, table, &row).unwrap();
             shard.flush().unwrap();
         }
-        shard.process(&Process { exit: Some(Exit::Signal(11)), ..process.clone() }).unwrap();
+        shard.process(&Process { exit: Some(ProcessExit::Signal(11)), ..process.clone() }).unwrap();
     });
     let pid = process_record(&config().plan(), &config().plan().ranks[1].processes[0]).pid;
     let line = format!(
@@ -135,7 +135,7 @@ fn of_many_deaths_those_that_nobody_sent_are_told_first_and_each_signal_that_was
     let plan = config.plan();
     for rank in &plan.ranks {
         // Rank 0 ended well; rank 12 crashed, and the launcher killed the others.
-        let exit = [Exit::Code(0), Exit::Signal(15), Exit::Signal(6)];
+        let exit = [ProcessExit::Code(0), ProcessExit::Signal(15), ProcessExit::Signal(6)];
         let exit = exit[if rank.rank == 0 { 0 } else { 1 + usize::from(rank.rank == 12) }];
         let mut shard = ShardWriter::new(Vec::new(), &run_identity(&plan, rank.rank)).unwrap();
         let process = process_record(&plan, &rank.processes[0]);

@@ -1,7 +1,7 @@
 //! How the commands of a run ended is in the merged database and, once for all, in the summary, traced or not.
 
 use rpd_shard::ShardWriter;
-use rpd_shard::record::{COMMAND_SOURCE, Exit, Process};
+use rpd_shard::record::{COMMAND_SOURCE, Process, ProcessExit};
 use rpd_tests::harness::{
     Database, Job, JobOutcome, RunFolder, binary, mpi_missing, mpirun, python, rpd_merge, skip,
 };
@@ -134,7 +134,7 @@ fn write_shard(
     config: &SyntheticRun,
     rank: u32,
     traced: bool,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
 ) -> PathBuf {
     let plan = config.plan();
     let mut shard = ShardWriter::new(Vec::new(), &run_identity(&plan, rank)).unwrap();
@@ -154,7 +154,7 @@ fn a_job_that_was_stopped_is_one_line_and_a_collector_that_was_killed_names_its_
     let config = SyntheticRun { nodes: 1, ranks_per_node: 14, events_per_rank: 0, ..SyntheticRun::default() };
     let run = RunFolder::new(&config);
     for rank in 0..13 {
-        let exit = [Exit::Code(0), Exit::Signal(15), Exit::Signal(6)];
+        let exit = [ProcessExit::Code(0), ProcessExit::Signal(15), ProcessExit::Signal(6)];
         write_shard(
             &run,
             &config,

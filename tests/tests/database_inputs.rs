@@ -1,5 +1,5 @@
 //! Databases that are damaged, unfinished, twice there, of another version or full of secrets: one clear
-//! line, the rest is merged unless `--strict`, and what is not in the output is told.
+//! line, the rest is merged unless `--strict`, and rows that the output lacks are reported.
 
 use rpd_rocpd::{Guid, schema};
 use rpd_tests::content::differences;

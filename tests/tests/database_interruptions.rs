@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-// --- what is not passed on, and what is not touched ------------------------------------------------------
+// --- rows that are not passed on, and files that are not touched -----------------------------------------
 
 #[test]
 fn secrets_of_the_recorded_environment_do_not_reach_the_output() {

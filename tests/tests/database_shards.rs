@@ -45,7 +45,7 @@ fn merged(inputs: &[PathBuf], out: &Path) -> Database {
     database
 }
 
-/// All rows of all tables, but what says which job it is, and who the processes are.
+/// All rows of all tables, except the identity of the job and of its processes.
 fn rows(database: &Database) -> Vec<(String, Vec<Vec<String>>)> {
     let tables = database
         .rows("SELECT name FROM sqlite_master WHERE type = 'view' AND name LIKE 'rocpd_%' ORDER BY 1");
@@ -220,7 +220,7 @@ fn in_one_file(inputs: &[PathBuf]) -> PathBuf {
     first.clone()
 }
 
-/// Tables whose rows have an event.
+/// Tables with rows that have an event.
 const WITH_EVENTS: [&str; 7] =
     ["arg", "pmc_event", "region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate"];
 

@@ -79,7 +79,7 @@ fn who_has_the_lease_keeps_others_away_until_it_is_over_and_failures_are_told() 
     let run = run();
     let home = &run.path;
     fs::remove_file(run.shard(1)).unwrap();
-    // Somebody who has the lease and is gone.
+    // A dead holder of the lease.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let lease = |until: u64| format!("{{\"host\":\"n7\",\"pid\":4711,\"until\":{until}}}");
     fs::write(home.join("merge.lease.0"), lease(now + 3600)).unwrap();
@@ -208,7 +208,7 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
     fs::rename(&late, &aside).unwrap();
     let outcome = rpd_merge().args(["--wait", "3"]).arg(home).run().success();
     assert!(outcome.stderr.contains("waited for 3 s, and"), "{outcome}");
-    // Who names a shard does not wait for the others.
+    // A merge of a named shard does not wait for the others.
     let one = rpd_merge().args(["--wait", "50", "-o"]).arg(run.beside("one.db")).arg(run.shard(0));
     let outcome = one.run().success();
     assert!(!outcome.stderr.contains("waited"), "{outcome}");

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// A trace of PyTorch with these members before its events, and members of Kineto behind them.
+/// A trace of PyTorch with these members before its events, and members of Kineto after them.
 fn kineto(before: &str, events: &[String]) -> String {
     format!(
         r#"{{{before}"traceEvents": [{}], "schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000}}"#,
@@ -76,7 +76,7 @@ fn copies_keep_their_names_and_kernels_without_sizes_show_none() {
     assert_eq!(args("MEMORY_COPY_HOST_TO_DEVICE")["name"], "Memcpy HtoD (Pinned -> Device)");
 }
 
-/// What a rank on a host of its own did: calls of RCCL on process groups without numbers, whose kernels do not fit
+/// What a rank on a host of its own did: calls of RCCL on process groups without numbers, with kernels that do not fit
 /// those of other ranks.
 fn rank_with_groups(rank: i64) -> String {
     let calls = (0..60i64).flat_map(|call| {

@@ -38,7 +38,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// A good shard of rank 1, without index, with these bytes behind it.
+/// A good shard of rank 1, without index, with these bytes after it.
 fn with_blocks(run: &RunFolder, blocks: &[(BlockHeader, Vec<u8>)]) {
     let good = fs::read(run.shard(1)).unwrap();
     let shard = Shard::from_memory("s", &good).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A run whose merge takes a second.
+/// A run that takes a second to merge.
 fn run() -> RunFolder {
     RunFolder::new(&SyntheticRun { kernels: 60_000, ..SyntheticRun::default() })
 }

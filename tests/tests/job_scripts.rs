@@ -70,7 +70,7 @@ fn a_program_has_its_input_its_signals_and_its_status() {
     // Nor a trap of the user's own, whatever is missing.
     let strict = "set -E\ntrap 'kill $$' ERR\nrpd_run sh -c 'sleep 0.6'";
     ended_with(&warned(strict).run(), 0);
-    // Who wants it hears it.
+    // It is printed on request.
     let handles = "trap 'echo heard' USR1; sleep 0.6 & wait; wait; exit 5";
     let outcome = warned(&format!("rpd_run bash -c \"{handles}\""));
     assert_eq!(outcome.clone().run().stdout, "");

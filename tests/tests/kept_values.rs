@@ -26,7 +26,7 @@ fn count(database: &Database, table: &str, column: &str) -> i64 {
     replaced(database).get(&(table.to_owned(), column.to_owned())).copied().unwrap_or(0)
 }
 
-/// `extdata` of the arguments of rank 1, whose third stream has this key.
+/// `extdata` of the arguments of rank 1; its third stream has this key.
 fn json_of_args(texts: &[&str]) -> (Database, Vec<String>, i64) {
     let database = merged(|shard| {
         for name in ["mine 1", "mine 2", "mine 3"] {

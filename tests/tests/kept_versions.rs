@@ -2,7 +2,7 @@
 
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{Exit, Node, Process, RunIdentity};
+use rpd_shard::record::{Node, Process, ProcessExit, RunIdentity};
 use rpd_shard::{Shard, ShardWriter};
 use rpd_tests::harness::{Database, repository, rpd_merge};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn a_kept_shard_is_read_as_it_was_written() {
     let shard = Shard::open(&kept("shard-v1.rpdshard")).unwrap();
     assert!(shard.complete() && shard.damage().is_empty());
     assert_eq!((shard.identity.run_id.as_str(), shard.processes.len()), ("kept-v1", 1));
-    assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
+    assert_eq!(shard.processes[&1].exit, Some(ProcessExit::Code(0)));
     assert_eq!(shard.clocks.len(), 2);
 
     let shard = Shard::open(&kept("shard-v2.rpdshard")).unwrap();

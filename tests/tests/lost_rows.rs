@@ -212,7 +212,7 @@ fn a_shard_cut_between_two_blocks_is_known_to_be_unfinished() {
     let all = blocks(&bytes);
     let first_row = all.iter().position(|b| matches!(b.header.kind, BlockKind::Rows(_))).unwrap();
     let last_row = all.iter().rposition(|b| matches!(b.header.kind, BlockKind::Rows(_))).unwrap();
-    // Behind the records, in the middle of the rows, behind the last row.
+    // After the records, in the middle of the rows, after the last row.
     for block in [first_row, (first_row + last_row) / 2, last_row + 1] {
         fs::write(run.shard(1), &bytes[..all[block].offset as usize]).unwrap();
         let outcome = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();

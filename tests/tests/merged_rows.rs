@@ -63,7 +63,7 @@ fn a_merge_holds_the_rows_of_the_model_whatever_the_run() {
     }
 }
 
-/// Who the processes were stands in `info_process`, under "rpd" what RocPD has no column for.
+/// `info_process` has the identity of processes; "rpd" in it what RocPD has no column for.
 fn check_processes(run: &Run, database: &Database) {
     let sql = "SELECT n.hostname, p.pid, p.ppid, json_extract(p.extdata, '$.rpd.rank'),
                       json_extract(p.extdata, '$.rpd.local_rank'), json_extract(p.extdata, '$.rpd.worker'),
@@ -108,7 +108,7 @@ fn nodes_that_differ_in_their_anchors_only_agree_on_time_to_the_nanosecond() {
 
 #[test]
 fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
-    // By the wall clocks, whose shift the model knows to the nanosecond.
+    // By the wall clocks: the model knows their shift to the nanosecond.
     let config =
         SyntheticRun { events_per_rank: 1_500, workers: true, collectives: false, ..SyntheticRun::default() };
     let run = config.plan();
@@ -140,7 +140,7 @@ fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
 
 #[test]
 fn completions_join_the_call_that_started_them_and_the_call_that_saw_them_complete() {
-    // By the wall clocks, whose shift the model knows to the nanosecond.
+    // By the wall clocks: the model knows their shift to the nanosecond.
     let config = SyntheticRun { events_per_rank: 300, collectives: false, ..SyntheticRun::default() };
     let run = config.plan();
     let database = RunFolder::new(&config).merged();
@@ -315,6 +315,37 @@ fn inspect_of_a_folder_or_a_database_says_what_it_is_and_what_to_do() {
         root.contains(": an output folder with 1 run\n") && root.contains("run        one: 1 shard\n"),
         "{root}"
     );
+}
+
+#[test]
+fn inspect_quotes_paths_in_the_commands_of_its_next_line() {
+    let folder = RunFolder::new(&SyntheticRun::default());
+    let place = tempfile::tempdir().unwrap();
+    let run = place.path().join("run of it's $HOME");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::copy(folder.shard(0), run.join("rank-00000.rpdshard")).unwrap();
+    let next = |path: &std::path::Path| {
+        let lines = inspected(path);
+        lines
+            .lines()
+            .filter_map(|line| line.strip_prefix("next       "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let words = |commands: &[String]| {
+        let shell = |command: &String| {
+            let script = format!("set -- {command}; printf '%s\\n' \"$@\"");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        commands.iter().map(shell).collect::<Vec<_>>()
+    };
+    let path = run.display();
+    assert_eq!(words(&next(&run)), [format!("rpd-merge\n{path}\n")]);
+    let _ = rpd_merge().arg(&run).run().success();
+    for command in words(&next(&run.join("trace.db"))) {
+        assert!(command.lines().any(|word| word == format!("{path}/trace.db")), "{command}");
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn ranges_of_one_name(rows: i64, name: &[u8]) -> RunFolder {
     run
 }
 
-/// A run whose communicators have a long name: every call repeats it in an argument.
+/// A run with long names of communicators: every call repeats it in an argument.
 fn calls_of_a_long_name(calls: i64) -> RunFolder {
     let run = RunFolder::new(&config());
     write_rows(&run, &config(), 0, |shard| {

@@ -73,7 +73,7 @@ fn a_merge_with_another_order_is_put_in_this_one() {
         "SELECT s.string, p.pid, count(*) FROM rocpd_region r JOIN rocpd_info_process p ON p.id = r.pid
           JOIN rocpd_string s ON s.id = r.name_id GROUP BY 1, 2 ORDER BY 1, 2";
     let expected = Database::open(&former).rows(names);
-    // As earlier releases numbered them: each worker behind its rank.
+    // As earlier releases numbered them: each worker after its rank.
     let uuid = Database::open(&former).metadata()["uuid"][0].clone();
     let order = |id: &str| format!("CASE {id} WHEN 3 THEN 4 WHEN 4 THEN 5 WHEN 5 THEN 3 ELSE {id} END");
     let conn = Connection::open(&former).unwrap();

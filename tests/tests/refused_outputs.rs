@@ -26,14 +26,29 @@ fn force_overwrites_no_shard_no_text_and_no_device() {
 
     let text = run.path.join("notes.txt");
     fs::write(&text, "mine, and longer than a header").unwrap();
-    assert_refused(&forced(&run, &text), 5, &["notes.txt", "no SQLite database"]);
+    assert_refused(&forced(&run, &text), 5, &["notes.txt", "not a SQLite database"]);
     assert_eq!(fs::read(&text).unwrap(), b"mine, and longer than a header");
 
     let partial = run.path.join("new.db.partial");
     fs::write(&partial, "mine, and longer than a header").unwrap();
     assert_refused(&forced(&run, &run.path.join("new.db")), 5, &["new.db.partial"]);
     assert!(partial.exists());
-    assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "no regular file"]);
+    assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "not a regular file"]);
+}
+
+#[test]
+fn an_output_is_reported_as_it_was_written_and_a_link_by_its_target() {
+    let (run, folder) = (run(), tempfile::tempdir().unwrap());
+    let reported = |output: &str| {
+        let merge = rpd_merge().args(["--force", "-o", output]).arg(&run.path).folder(folder.path());
+        let text = merge.run().success().stderr;
+        let line = text.lines().find_map(|line| line.strip_prefix("output"));
+        line.unwrap_or_else(|| panic!("{text}")).trim().to_owned()
+    };
+    symlink("z.db", folder.path().join("link.db")).unwrap();
+    assert_eq!((reported("z.db"), reported("z.db")), ("z.db".to_owned(), "z.db".to_owned()));
+    let target = fs::canonicalize(folder.path()).unwrap().join("z.db");
+    assert_eq!(reported("link.db"), target.to_string_lossy());
 }
 
 /// A database that no merge made.

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 /// A table: key and values of each row. A column that is absent is NULL in all of them.
 fn rows(database: &Input, table: usize, wanted: Wanted) -> Vec<(i64, Vec<OwnedValue>)> {
     let mut rows = Vec::new();
-    for piece in &database.spaces()[0].tables[table].pieces {
+    for piece in &database.table_sets()[0].tables[table].pieces {
         let read = database.rows(0, table, piece, wanted).unwrap();
         let values = |row| read.columns.iter().map(|cells: &Cells| cells.get(row).to_owned()).collect();
         rows.extend((0..read.len).map(|row| (read.keys.get(row), values(row))));
@@ -26,13 +26,13 @@ fn pages_and_sqlite_give_the_same_rows() {
     for (file, process) in files.iter().zip(run.processes()) {
         let (fast, slow) = (Input::open(file).unwrap(), Input::open_with_sqlite(file).unwrap());
         assert!(fast.is_fast() && !slow.is_fast());
-        let (space, other) = (&fast.spaces()[0], &slow.spaces()[0]);
-        assert_eq!((&space.warnings, fast.damage()), (&vec![], &[][..]));
-        assert_eq!((&space.guid, &space.tags), (&other.guid, &other.tags));
-        assert_eq!((&space.nodes, &space.processes), (&other.nodes, &other.processes));
-        assert_eq!(space.processes[0].rank, Some(process.rank));
+        let (set, other) = (&fast.table_sets()[0], &slow.table_sets()[0]);
+        assert_eq!((&set.warnings, fast.damage()), (&vec![], &[][..]));
+        assert_eq!((&set.guid, &set.tags), (&other.guid, &other.tags));
+        assert_eq!((&set.nodes, &set.processes), (&other.nodes, &other.processes));
+        assert_eq!(set.processes[0].rank, Some(process.rank));
         let mut all = 0;
-        for (table, described) in space.tables.iter().enumerate() {
+        for (table, described) in set.tables.iter().enumerate() {
             assert_eq!(described.table, other.tables[table].table);
             for wanted in [Wanted::All, Wanted::Links] {
                 let found = rows(&fast, table, wanted);

@@ -185,7 +185,7 @@ fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
     let merge = |name: &str, inputs: &[PathBuf]| {
         let path = folder.path().join(name);
         let outcome = rpd_merge().arg("-o").arg(&path).args(inputs).run().success();
-        // Who they are; what can be done about it is another thing for a merge.
+        // The names of the clocks: the next step, after them, differs.
         let named = outcome.stderr.lines().filter(|line| line.starts_with("clock"));
         let clocks: Vec<String> =
             named.map(|line| line.split(": ").next().unwrap_or_default().to_owned()).collect();

@@ -116,6 +116,21 @@ fn a_run_that_is_still_written_is_merged_as_such_and_a_later_merge_replaces_it()
 }
 
 #[test]
+fn a_merge_with_epilog_reports_ranks_that_are_still_running() {
+    let mut rank = RunningRank::start();
+    let early = rpd_merge().arg("--epilog").arg(rank.path("runs/run")).run().success();
+    assert!(early.stderr.contains("warning: rank 0 still running, complete up to 20"), "{early}");
+    assert!(!early.stderr.contains("not finished") && !early.stderr.contains("killed"), "{early}");
+    let path = rank.path("runs/run/merge.status");
+    let status = || fs::read_to_string(&path).unwrap();
+    let first = status();
+    assert!(first.contains("partial") && first.contains("rank 0 still running"), "{first}");
+    rank.end();
+    let whole = rpd_merge().arg("--epilog").arg(rank.path("runs/run")).run().success();
+    assert!(!whole.stderr.contains("still running") && status().contains("\"done\""), "{whole}");
+}
+
+#[test]
 fn a_merge_of_another_run_replaces_nothing() {
     let rank = RunningRank::start();
     let _ = rank.merge(&[]).success();

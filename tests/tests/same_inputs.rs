@@ -27,7 +27,7 @@ fn the_same_uuid_twice_is_merged_once() {
     assert!(told.len() == 1 && told[0].contains("a copy"), "{outcome}");
     job.assert_holds(&job.inputs);
     assert_eq!(losses(&job.database()), []);
-    // So is one whose rows are on other pages.
+    // So is one with its rows on other pages.
     Connection::open(&copy).unwrap().execute_batch("PRAGMA page_size = 8192; VACUUM").unwrap();
     assert!(fs::read(&copy).unwrap() != fs::read(&job.inputs[1]).unwrap());
     let outcome = job.merge(&[]).success();

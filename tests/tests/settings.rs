@@ -132,7 +132,7 @@ fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
     let shown = prefix.program("rpd-collect").args(["--max-size", "2G", "--print-config"]);
     let shown = shown.env("RPD_TRACE", "system").env("RPD_PROBES", "off").run().success();
     assert!(shown.stdout.contains("max-size = \"1G\"") && !shown.stdout.contains("system"), "{shown}");
-    // Who asked for something else hears of it.
+    // A user who asked for something else gets a warning.
     assert_eq!(shown.stderr.matches("locked").count(), 3, "{shown}");
     // Locked without a value: as it is without anybody's word, for the run, too.
     let doctor = prefix.program("rpd-collect").env("RPD_PROBES", "none-of-these").args(["--", "true"]);
@@ -192,7 +192,7 @@ fn what_nobody_typed_stops_no_job_whatever_it_says() {
         ran(job(&prefix).arg("--config").arg(preset.file_stem().unwrap()));
     }
     ran(job(&prefix).args(["--trace", "roctx"]));
-    // Who types both means something that cannot be.
+    // Both cannot hold, so typing both is an error.
     let prefix = Prefix::new("");
     let typed = job(&prefix).args(["--backend", "rpd-tracer,native", "--trace", "roctx", "--", "true"]);
     assert_eq!(typed.run().code(), Some(2));

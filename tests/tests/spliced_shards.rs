@@ -134,7 +134,7 @@ fn pids_below(run: &RunFolder, limit: i32) -> i64 {
     run.database().count(&format!("(select * from rocpd_info_process where pid < {limit})"))
 }
 
-/// The shard of rank 0 whose process claims this pid.
+/// The shard of rank 0, with a process that claims this pid.
 fn shard_with_pid(pid: i32) -> Result<Vec<u8>, WriteError> {
     let plan = config(2).plan();
     let mut shard = ShardWriter::new(Vec::new(), &run_identity(&plan, 0))?;

@@ -181,7 +181,7 @@ fn losses_are_the_same_to_the_last_bit_and_workers_are_left_alone() {
     }
     let outcome = rpd_merge().args(["--strict", "-o"]).arg(folder.join("all.db")).arg(&run).run().success();
     assert!(outcome.stderr.contains("run run: 2 ranks"), "{}", outcome.stderr);
-    // Calls of gloo block, so their times say who waited.
+    // Calls of gloo block, so their times show which rank waited.
     assert!(!outcome.stderr.contains("do not say when ranks waited"), "{}", outcome.stderr);
     let database = Database::open(&folder.join("all.db"));
     database.assert_sound();
@@ -202,7 +202,7 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     let outcome = job(folder.path(), python, &path, Some(&options))
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", free_port().to_string())
-        // A launcher has started this and another, whose ranks have other numbers.
+        // A launcher has started this and another, with other rank numbers.
         .env("OMPI_COMM_WORLD_RANK", "1")
         .env("OMPI_COMM_WORLD_SIZE", "2")
         .run()
@@ -223,10 +223,10 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     assert_eq!(Database::open(&out).rows(ranks), [["'spawned 0'", "0"], ["'spawned 1'", "1"]]);
 }
 
-/// Rank, size, who says so, and whether it is a worker.
+/// Rank, size, the variable that they are from, and whether it is a worker.
 type Identity = (Option<u32>, Option<u32>, Option<String>, bool);
 
-/// Who each trace of torch is of.
+/// The process of each trace of torch.
 fn recorded(folder: &Path) -> Vec<Identity> {
     let files = fs::read_dir(folder.join("out/run")).unwrap().map(|entry| entry.unwrap().path());
     let shards = files.filter(|path| path.to_string_lossy().contains(".torch-"));

@@ -207,7 +207,7 @@ fn an_older_trace_is_replaced_as_a_whole_and_only_if_asked() {
     fs::write(&file, "a text").unwrap();
     let one = |args: &[&str]| rpd_merge().args(args).arg("-o").arg(&file).arg(&merged).run();
     assert_refused(&one(&["--format", "perfetto"]), 5, &["is there already"]);
-    assert_refused(&one(&["--format", "perfetto", "--force"]), 5, &["is no trace"]);
+    assert_refused(&one(&["--format", "perfetto", "--force"]), 5, &["is not a trace"]);
     assert_refused(&one(&["--split-by-time", "2", "--force"]), 5, &["is a file", "name a folder"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "a text");
     fs::remove_file(&file).unwrap();
@@ -230,7 +230,7 @@ fn what_somebody_else_compressed_is_never_overwritten() {
     let drawn = |output: &Path, options: &[&str]| {
         rpd_merge().args(["--force", "-o"]).arg(output).args(options).arg(&merged).run()
     };
-    assert_refused(&drawn(&backup, &["--format", "perfetto"]), 5, &["is no trace"]);
+    assert_refused(&drawn(&backup, &["--format", "perfetto"]), 5, &["is not a trace"]);
     assert_eq!(fs::read(&backup).unwrap(), before);
     // Also where a name tells otherwise.
     for text in [&before[..], b"x"] {
@@ -261,7 +261,12 @@ fn names_say_what_is_in_the_files() {
     assert_refused(
         &output("too-large", &["--split-by-time", "2", "--max-file-size", "1K"]),
         5,
-        &["--split-by-size"],
+        &["--max-file-size is 1K; use --split-by-size 512"],
+    );
+    assert_refused(
+        &output("too-large", &["--format", "perfetto", "--max-file-size", "900"]),
+        5,
+        &["--max-file-size is 900; "],
     );
     assert_refused(&output("a.pftrace.gz", &[]), 2, &["named like a trace", "--format perfetto"]);
     assert_refused(&output("a.json", &[]), 2, &["named like a trace", "--format chrome-json"]);

@@ -1,4 +1,4 @@
-//! Real programs whose slow rank is known: what a merged database has of them, and what a report says.
+//! Real programs with a known slow rank: what a merged database has of them, and what a report says.
 
 use rpd_tests::truth_real::{Answer, Proportions, Recorder, Recording, SCENARIOS, Truth};
 use rpd_tests::truth_real::{check_database, judge, report_findings};

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// ns since 1970 of the first event of a trace whose times count from `BASE`.
+/// ns since 1970 of the first event of a trace with times from `BASE` on.
 const BASE: i64 = 1_700_000_000_000_000_000;
 const FIRST: i64 = BASE + 5_000;
 

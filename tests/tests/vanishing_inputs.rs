@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// At its n-th opening by a process something happens to the file whose path ends with `$VANISHING`: it is
+/// At its n-th opening by a process something happens to the file with a path that ends with `$VANISHING`: it is
 /// removed, cut to a half, or cannot be opened by this process any more. With `$VANISHING_RANK` only the openings by
 /// that MPI rank count.
 const VANISH: &str = r#"

@@ -320,7 +320,7 @@ static void collectives(void)
     COLLECTIVE(Scan, Iscan, 8, out, in, N(2), MPI_INT, MPI_SUM, W);
     COLLECTIVE(Exscan, Iexscan, 8, out, in, N(2), MPI_INT, MPI_SUM, W);
 
-    /* Several at a time, whose arrays must live as long as they do. */
+    /* Several at a time. Their arrays must live as long as they do. */
     MPI_Request many[16];
     for (int i = 0; i < 16; i++) {
         Number *own_counts = malloc(n * sizeof *own_counts);

@@ -1,4 +1,4 @@
-! Receives from any source whose statuses Fortran ignores. Interface 1 is mpif.h, 2 `use mpi`, 3 `use mpi_f08`.
+! Receives from any source; Fortran ignores their statuses. Interface 1 is mpif.h, 2 `use mpi`, 3 `use mpi_f08`.
 ! Every message comes from the left. The argument is not used.
 #if INTERFACE == 3
 #define REQUEST(name) type(MPI_Request) :: name

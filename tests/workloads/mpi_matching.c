@@ -1,4 +1,4 @@
-/* Receives whose partner only a status, another call or the communicator tells, with ignored statuses, on 4
+/* Receives for which only a status, another call or the communicator shows the partner, with ignored statuses, on 4
  * ranks:
  *
  *     mpi_matching PREFIX      writes PREFIX.RANK, with lines of a kind and four numbers:
@@ -159,7 +159,7 @@ static void persistent(void)
     fact("prepared", 701, 2 * ROUNDS, 0, 0);
 }
 
-/* Matched probes of any message, whose messages are received in another order than they were found. */
+/* Matched probes of any message. The messages are received in another order than they were found. */
 static void probes(void)
 {
     for (int to = 0; to < RANKS; to++)

@@ -7,7 +7,7 @@ in it: data, forward, backward, allreduce, step. Each epoch begins with a roctx 
     mpirun -n 4 rpd-collect -- python3 train.py     # under MPI: mpi4py and numpy
     python3 train.py --no-mpi                       # one rank: numpy only
 
-What it prints depends on the arguments and the number of ranks only, never on who watches it.
+What it prints depends on the arguments and the number of ranks only, never on a profiler beside it.
 With --counts PREFIX each rank writes what it called, so that a test can compare:
     PREFIX.<rank>.json         name -> calls: every range, every MPI function (not rank and size queries)
     PREFIX.<rank>.marks.json   text -> times

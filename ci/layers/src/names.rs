@@ -14,7 +14,7 @@ pub fn is_one_word(name: &str) -> bool {
     !(1..letters.len()).any(begins_word)
 }
 
-/// Returns the number of public types whose name is one word, and the number of all public types.
+/// Returns the number of public types with a name of one word, and the number of all public types.
 pub fn share_of_one_word_names(tree: &SourceTree) -> (usize, usize) {
     let names = || tree.files().flat_map(|file| &file.public_types);
     (names().filter(|item| is_one_word(&item.name)).count(), names().count())

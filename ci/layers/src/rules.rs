@@ -12,7 +12,7 @@ pub struct LayerRules {
     pub(crate) crates: Vec<String>,
     /// Rooms by crate name, lowest first. A room may import only rooms before it.
     pub(crate) rooms: BTreeMap<String, Vec<String>>,
-    /// Crates whose root is limited to [`LayerLimits::public_items_per_crate_root`].
+    /// Crates with a root that is limited to [`LayerLimits::public_items_per_crate_root`].
     pub(crate) crates_with_small_root: Vec<String>,
     /// The limits.
     pub(crate) limits: LayerLimits,

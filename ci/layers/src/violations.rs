@@ -174,7 +174,7 @@ fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation
         .collect()
 }
 
-/// Finds a crate whose root has too many public items.
+/// Finds a crate with too many public items in its root.
 fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<LayerViolation> {
     let limit = rules.limits.public_items_per_crate_root;
     let items = public_items(owner, &[]);

@@ -9,18 +9,18 @@ use std::io;
 /// The page of a command that is called by these words: that of `rpd-merge inspect` is named rpd-merge-inspect.
 pub(crate) fn page(words: &str, command: Command) -> io::Result<String> {
     let name = words.replace(' ', "-");
-    let behind = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let after_options = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     // There is no page of the word help.
     let command = command.disable_help_subcommand(true).after_help(Resettable::Reset);
     let command = command.bin_name(words).display_name(&name);
     let mut page = Vec::new();
     Man::new(command).title(name).source(concat!("rpd ", env!("CARGO_PKG_VERSION"))).render(&mut page)?;
     let page = String::from_utf8_lossy(&page).into_owned();
-    Ok((page + &sections(&behind)).chars().map(portable).collect())
+    Ok((page + &sections(&after_options)).chars().map(portable).collect())
 }
 
-/// Sections of what stands behind the options: a line at the margin that ends in a colon is a heading, and what is indented
-/// stays as it is, since it is mostly something to type.
+/// Returns the sections of the text after the options. A line at the margin that ends in a colon is a heading. Indented
+/// lines stay as they are, since users type most of them.
 fn sections(text: &str) -> String {
     let mut out = String::new();
     let mut is_kept = false;

@@ -68,7 +68,7 @@ impl RingMemory {
         (side(Arc::clone(&words)), side(words))
     }
 
-    /// Keeps the mapping out of forked children, whose address space then has a hole there. If the kernel
+    /// Keeps the mapping out of forked children: their address space then has a hole there. If the kernel
     /// refuses, they have a mapping that they do not use.
     pub fn keep_from_children(&self) {
         if matches!(self.origin, Origin::Mapped) {

@@ -29,7 +29,7 @@ pub struct RingProducer {
 }
 
 impl RingProducer {
-    /// Writes to memory whose header has been written, see [`RingHeader::write`].
+    /// Writes to memory that has a header, see [`RingHeader::write`].
     pub fn new(memory: RingMemory) -> Option<RingProducer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let capacity = capacity as u64;
@@ -99,13 +99,13 @@ impl RingProducer {
         self.opened(stored, DroppedKind::MpiCall)
     }
 
-    /// Return of the MPI function whose entry was recorded last without its exit.
+    /// Return of the MPI function that was recorded last as entered and not left.
     #[inline]
     pub fn mpi_exit(&mut self, time: i64) {
         self.end(kind::MPI_EXIT, time);
     }
 
-    /// Start of an operation by the MPI function whose entry was recorded last. Like everything that a call
+    /// Start of an operation by the MPI function that was recorded last as entered. Like everything that a call
     /// ends with, it may use the space that is reserved from begins. If it cannot be recorded, its completion
     /// will be unmatched, and counted there.
     #[inline]
@@ -113,7 +113,7 @@ impl RingProducer {
         self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
     }
 
-    /// Creation of a persistent request by the MPI function whose entry was recorded last.
+    /// Creation of a persistent request by the MPI function that was recorded last as entered.
     #[inline]
     pub fn mpi_prepared(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, PREPARED, 0, time, [request, 0])
@@ -125,7 +125,7 @@ impl RingProducer {
         self.words(kind::MPI_MESSAGE, 0, 0, time, [message, 0])
     }
 
-    /// Message of a matched probe that the MPI function receives whose entry was recorded last.
+    /// Message of a matched probe that the MPI function recorded last as entered receives.
     #[inline]
     pub fn mpi_message_received(&mut self, time: i64, message: u64) -> bool {
         self.words(kind::MPI_MESSAGE, RECEIVED, 0, time, [message, 0])
@@ -151,8 +151,8 @@ impl RingProducer {
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// Neighbours in the topology of a communicator, at most [`crate::layout::MAX_NEIGHBOURS`], whose creation is
-    /// recorded next.
+    /// Neighbours in the topology of the communicator that is recorded next as created, at most
+    /// [`crate::layout::MAX_NEIGHBOURS`].
     pub fn neighbours(
         &mut self,
         time: i64,
@@ -202,7 +202,7 @@ impl RingProducer {
         self.opened(stored, DroppedKind::RcclCall)
     }
 
-    /// Return of the RCCL function whose entry was recorded last without its exit.
+    /// Return of the RCCL function that was recorded last as entered and not left.
     #[inline]
     pub fn rccl_exit(&mut self, time: i64) {
         self.end(kind::RCCL_EXIT, time);

@@ -43,7 +43,7 @@
 
 use crate::layout::MAX_NAME_BYTES;
 
-/// Flag of a record whose name was longer than [`MAX_NAME_BYTES`].
+/// Flag of a record with a name that was longer than [`MAX_NAME_BYTES`].
 pub(crate) const CUT: u8 = 1;
 /// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
@@ -52,7 +52,7 @@ pub const CUT_MARK: &str = "\u{2026}";
 pub const COMM_WORLD: u64 = u64::MAX;
 /// `MPI_COMM_SELF` as the communicator of an MPI call, whatever its handle.
 pub const COMM_SELF: u64 = u64::MAX - 1;
-/// First number of communicators whose creation was recorded. Numbers are not reused; a handle may be, and
+/// First number of communicators with a recorded creation. Numbers are not reused; a handle may be, and
 /// calls on the old and the new communicator are in the rings of several threads. Other communicators are
 /// identified by their handles, which are smaller.
 pub const COMM_MADE: u64 = 1 << 62;
@@ -76,7 +76,7 @@ pub(crate) const COMM_NEW: u64 = 64;
 pub(crate) const HANDLE: u64 = 32;
 /// Flag of a communicator's record: the handle is RCCL's.
 pub(crate) const OF_RCCL: u8 = 0x80;
-/// The same flag in a record with a name, whose lowest bit is [`CUT`].
+/// The same flag in a record with a name, as its lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
 /// Flag of neighbours: they are destinations.
 pub(crate) const TO_NEIGHBOURS: u8 = 2;

@@ -293,7 +293,7 @@ fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
     assert!(producer.mark(1, b"") && !consumer.fall_asleep());
 }
 
-/// A producer and a consumer run at the same time: what is not recorded is counted, and the rest is in order.
+/// A producer and a consumer run at the same time: dropped records are counted, and the rest is in order.
 #[test]
 fn recorded_and_dropped_are_what_was_emitted() {
     let emitted: i64 = if cfg!(miri) { 300 } else { 300_000 };

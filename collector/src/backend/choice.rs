@@ -78,7 +78,7 @@ pub enum BackendChoice {
 pub enum BackendChoiceError {
     /// The backend does not exist.
     #[error(
-        "there is no backend {0:?}: there are native, rocprofv3, rocprof-sys, rpd-tracer, torch, none and auto"
+        "there is no backend {0:?}; choose native, rocprofv3, rocprof-sys, rpd-tracer, torch, none or auto"
     )]
     Unknown(String),
     /// rocprof version 1 or 2.

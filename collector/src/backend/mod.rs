@@ -1,4 +1,4 @@
-//! Profilers that start the command or run inside it, and whose files become shards of the rank.
+//! Profilers that start the command or run inside it. Their files become shards of the rank.
 //!
 //! ```text
 //! --backend ──choice──> which ones, and whether they can run together

@@ -19,7 +19,7 @@ const MAX_NAME_LENGTH: usize = 120;
 pub(super) struct ProfilerFiles {
     /// Log lines of a hook.
     pub(super) notes: Vec<PathBuf>,
-    /// Marks, by a hook, of processes whose profiler wrote no file.
+    /// Marks, by a hook, of processes in which the profiler wrote no file.
     pub(super) marks: Vec<PathBuf>,
     /// Tables and texts for users.
     pub(super) texts: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! A folder on the node for the files of profilers, one per rank and run of a command.
 //!
 //! Its owner locks the file `owner`, which names the boot of the node. So the next owner of the same user
-//! finds folders whose owners were killed.
+//! finds the folders of killed owners.
 
 use super::profiler_files::files_in;
 use super::{processes, start_mark};
@@ -109,7 +109,7 @@ pub(crate) fn leave(path: &Path) {
     let _ = fs::remove_file(path.join(OWNER));
 }
 
-/// Removes folders in `root` whose owners, processes of this user, were killed. Returns their number.
+/// Removes folders in `root` that belonged to killed processes of this user. Returns their number.
 pub(crate) fn clear_up(root: &Path) -> usize {
     // Between a check and its removal another user could exchange a folder for any other one.
     if !is_safe_folder(root) {

@@ -37,7 +37,7 @@ pub(crate) fn words(wrapper: &OsStr, signals: &str, command: &[OsString]) -> Opt
     }
     let script = format!("trap '' {signals}; exec \"$@\"");
     let words: Vec<OsString> = match wrapper.to_str() {
-        // `env` would take a command whose name contains `=` for a variable.
+        // `env` would take a command with `=` in its name for a variable.
         Some("env") if !command.first()?.as_encoded_bytes().contains(&b'=') => {
             vec!["env".into(), option(signals).into()]
         }
@@ -49,7 +49,7 @@ pub(crate) fn words(wrapper: &OsStr, signals: &str, command: &[OsString]) -> Opt
     Some(words.into_iter().chain(command.iter().cloned()).collect())
 }
 
-/// Whether a program is a shell, or a script whose first line is `#!/bin/bash`, `#!/usr/bin/env bash` or similar.
+/// Whether a program is a shell, or a script with the first line `#!/bin/bash`, `#!/usr/bin/env bash` or similar.
 fn is_shell(program: &Path) -> bool {
     let is_shell =
         |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));

@@ -7,7 +7,7 @@ pub(crate) mod signals;
 
 use crate::host::bounded_read::read_at_most;
 use crate::log::{next_step, warn};
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitStatus};
 const NOT_FOUND: i32 = 127;
 /// Exit status for a command that cannot be executed, as in a shell.
 const NOT_EXECUTABLE: i32 = 126;
-/// `ENOEXEC`: a script whose first line does not name an interpreter.
+/// `ENOEXEC`: the first line of a script does not name an interpreter.
 const NO_FORMAT: i32 = 8;
 /// `E2BIG`: arguments and environment exceed the limit of the system.
 const TOO_BIG: i32 = 7;
@@ -54,7 +54,7 @@ pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> R
                 // The program's own environment fits, but not our variables as well.
                 let child = of_no_profiler(Command::new(program).args(arguments)).spawn()?;
                 warn(format_args!(
-                    "warning: the environment has no room for the variables of rpd-collect; the command runs untraced"
+                    "warning: the environment has no space left for the variables of rpd-collect; the command runs untraced"
                 ));
                 Ok(child)
             }
@@ -143,10 +143,10 @@ impl From<ExitStatus> for CommandExitStatus {
 
 impl CommandExitStatus {
     /// Converts it to the form in the shard.
-    pub(crate) fn to_record(self) -> Exit {
+    pub(crate) fn to_record(self) -> ProcessExit {
         match self {
-            CommandExitStatus::Code(code) => Exit::Code(code),
-            CommandExitStatus::Signal(signal) => Exit::Signal(signal),
+            CommandExitStatus::Code(code) => ProcessExit::Code(code),
+            CommandExitStatus::Signal(signal) => ProcessExit::Signal(signal),
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs files that the kernel cannot execute.
 const SHELL: &str = "/bin/sh";
-/// Maximum number of scripts whose interpreter is a script.
+/// Maximum number of scripts that are interpreters of each other.
 const MAX_INTERPRETERS: usize = 4;
 /// Maximum number of program headers that are searched for the loader.
 const MAX_PROGRAM_HEADERS: u16 = 512;
@@ -26,7 +26,7 @@ pub(crate) enum ProgramRights {
 }
 
 impl ProgramRights {
-    /// Whether the file grants them to this user, who does not have them. Otherwise the loader ignores them.
+    /// Whether the file grants them to this user, and this user lacks them. Otherwise the loader ignores them.
     fn are_new(self, path: &Path) -> bool {
         match self {
             ProgramRights::SetId => gives_other_id(path),

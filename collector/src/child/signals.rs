@@ -63,7 +63,7 @@ const EARLY: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// Signals that stop a process.
 const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
-/// Signals whose default action does not end a program.
+/// Signals that do not end a program by default.
 const HARMLESS: [i32; 6] = [SIGWINCH, SIGURG, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU];
 /// Time that a command has to stop. After that this process keeps running.
 const TIME_TO_STOP: Duration = Duration::from_secs(1);

@@ -1,7 +1,6 @@
 //! One probe burst to one agent, and its result.
 
-use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, PacketKind, ProbePacket};
+use super::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime};
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -139,7 +138,7 @@ impl OpenBurst {
         self.open.iter().map(|request| request.until).min()
     }
 
-    /// Gives up requests whose reply has not arrived in time.
+    /// Gives up requests without a reply in time.
     pub(super) fn give_up(&mut self, now: Instant) {
         let before = self.open.len();
         self.open.retain(|request| request.until > now);

@@ -11,6 +11,7 @@
 //! REALTIME, no step occurred since the socket was empty, and the stamp lies within the time in which the
 //! packet can have arrived. Otherwise the time that the program read after the receive counts.
 
+use super::packet::ReceiveTime;
 use super::sockets::{ProbeSockets, enable_stamps, receive_stamp};
 use crate::host::machine;
 use crate::log::warn;
@@ -89,28 +90,6 @@ impl NodeClock {
     }
 }
 
-/// Receive time of a packet, ns of the clock of the records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct ReceiveTime {
-    /// Time that the program read after the receive.
-    pub(super) program: i64,
-    /// Time from the kernel's stamp to the program's reading, ns.
-    pub(super) delay: Option<NonZeroU32>,
-}
-
-impl ReceiveTime {
-    /// A time of the program without a stamp of the kernel.
-    #[cfg(test)]
-    pub(super) fn of_program(program: i64) -> ReceiveTime {
-        ReceiveTime { program, delay: None }
-    }
-
-    /// Returns the kernel's time.
-    pub(super) fn kernel(&self) -> Option<i64> {
-        self.program.checked_sub(i64::from(self.delay?.get()))
-    }
-}
-
 /// REALTIME and the clock of the records at one moment, ns.
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
@@ -162,7 +141,7 @@ impl KernelClock {
     }
 }
 
-/// A timer whose reading fails with `ECANCELED` once after each step of REALTIME. The timer stays armed.
+/// A timer that fails with `ECANCELED` at the first reading after each step of REALTIME. The timer stays armed.
 fn set_timer() -> io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -13,7 +13,6 @@
 //! 64 32  BLAKE3 of the bytes before, keyed with the secret of the run
 //! ```
 
-use super::kernel_times::ReceiveTime;
 use crate::host::random::random_bytes;
 use std::io;
 use std::num::NonZeroU32;
@@ -58,6 +57,28 @@ pub(super) struct BurstId {
     pub(super) began: i64,
     /// Random number.
     pub(super) nonce: u64,
+}
+
+/// Receive time of a packet, ns of the clock of the records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ReceiveTime {
+    /// Time that the program read after the receive.
+    pub(super) program: i64,
+    /// Time from the kernel's stamp to the program's reading, ns.
+    pub(super) delay: Option<NonZeroU32>,
+}
+
+impl ReceiveTime {
+    /// A time of the program without a stamp of the kernel.
+    #[cfg(test)]
+    pub(super) fn of_program(program: i64) -> ReceiveTime {
+        ReceiveTime { program, delay: None }
+    }
+
+    /// Returns the kernel's time.
+    pub(super) fn kernel(&self) -> Option<i64> {
+        self.program.checked_sub(i64::from(self.delay?.get()))
+    }
 }
 
 /// A packet. Times in ns of the sender's `CLOCK_MONOTONIC_RAW`.

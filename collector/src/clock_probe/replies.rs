@@ -1,13 +1,12 @@
 //! Replies to children: which agents probe this one. No request gets two replies.
 
 use super::burst::{MAX_REQUESTS, PeerRoute};
-use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
+use super::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Maximum number of known agents. A tree of a thousand nodes has ten per agent; an agent whose ancestors are
-/// gone may have all.
+/// Maximum number of known agents. A tree of a thousand nodes has ten per agent; an agent without living
+/// ancestors may have all.
 const MAX_CHILDREN: usize = 4096;
 
 /// An agent that probes this one.

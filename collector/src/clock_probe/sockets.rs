@@ -122,7 +122,7 @@ impl ProbeSockets {
         self.bound.get(number).map(|(socket, _)| socket)
     }
 
-    /// Returns the route to an address: the socket whose own address the kernel would choose.
+    /// Returns the route to an address: the socket with the own address that the kernel would choose.
     pub(super) fn route(&self, to: SocketAddr) -> Option<PeerRoute> {
         let source = source_for(to).ok()?;
         let socket = self.bound.iter().position(|(_, own)| own.ip() == source)?;

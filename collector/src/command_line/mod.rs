@@ -131,7 +131,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "SIZE")]
     pub ring_memory: Option<Size>,
 
-    /// Who may read the files: user, or group [default: user]
+    /// Permission to read the files: user, or group [default: user]
     #[arg(long, value_name = "WHO")]
     pub share: Option<FileSharing>,
 
@@ -371,7 +371,7 @@ impl CollectOptions {
     }
 }
 
-/// Maximum length of an error about a variable, whose value may have any length.
+/// Maximum length of an error about a variable. The value may have any length.
 const MAX_ERROR_LENGTH: usize = 300;
 
 /// Parses the value of a variable; `None` if it is not set or invalid.

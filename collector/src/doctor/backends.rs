@@ -1,6 +1,6 @@
 //! Checks the profilers: prepares them as for a run, in a temporary scratch folder.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
 use crate::command_line::CollectOptions;
 use crate::session::{SessionIdentity, announced};

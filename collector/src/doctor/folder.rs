@@ -1,6 +1,6 @@
 //! Checks the output folder.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::command_line::Size;
 use rpd_files::HeldFolder;
 use std::fs::DirBuilder;
@@ -41,7 +41,7 @@ pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
             let what = format!("{} cannot be written: {error}", root.display());
             let next = match error.kind() {
                 io::ErrorKind::QuotaExceeded => {
-                    "your quota is used up; make room, or choose another place with -o DIR"
+                    "your quota is used up; free some space, or choose another place with -o DIR"
                 }
                 io::ErrorKind::StorageFull => "the file system is full; choose another place with -o DIR",
                 _ => ELSEWHERE,
@@ -50,7 +50,7 @@ pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
         }
     }];
     let existing = root.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-    findings.extend(room(existing, max_bytes));
+    findings.extend(free_space(existing, max_bytes));
     findings
 }
 
@@ -76,7 +76,7 @@ fn make_and_write(root: &Path) -> io::Result<()> {
 }
 
 /// Reports free space and inodes, and the kind of the file system.
-fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
+fn free_space(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     let (Ok(space), Ok(kind)) = (rustix::fs::statvfs(existing), rustix::fs::statfs(existing)) else {
         return vec![Finding::Note(format!("{} does not report its free space", existing.display()))];
     };

@@ -1,6 +1,6 @@
 //! Checks the library, and the socket between it and the collector.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
 use crate::drain::RingListener;
@@ -17,12 +17,13 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
         Ok(library) => library,
         Err(error) => return vec![Finding::problem(error, "until then, nothing is recorded")],
     };
-    let shown = library.display();
+    let path_text = library.display();
     let mut findings = vec![match loads(&library) {
-        Ok(()) => Finding::Ok(format!("{shown} loads")),
-        Err(error) => {
-            Finding::problem(format!("{shown} does not load: {error}"), "install the library of this system")
-        }
+        Ok(()) => Finding::Ok(format!("{path_text} loads")),
+        Err(error) => Finding::problem(
+            format!("{path_text} does not load: {error}"),
+            "install the library of this system",
+        ),
     }];
     let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
     if let Some((what, next)) = program.and_then(ProgramFile::unseen) {

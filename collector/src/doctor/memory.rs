@@ -1,6 +1,6 @@
 //! Checks the memory for rings and its limits.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::command_line::{CollectOptions, Size};
 use crate::host::cgroup;
 use rpd_ring::layout::{DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, ring_bytes};

@@ -3,6 +3,7 @@
 //! It does not run the command, and leaves no files.
 
 mod backends;
+mod finding;
 mod folder;
 mod library;
 mod memory;
@@ -16,6 +17,7 @@ use crate::launcher::LauncherEnvironment;
 use crate::session::{self, SessionIdentity};
 use backends::PreparedBackends;
 use clap::Command;
+use finding::Finding;
 use rpd_shard::file::folder_of_ranks;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -31,27 +33,6 @@ EXAMPLES:
 
 EXIT STATUS:
   0 if there is no problem, 1 if there is one, 2 for invalid options.";
-
-/// Result of a check.
-enum Finding {
-    /// No problem.
-    Ok(String),
-    /// Information.
-    Note(String),
-    /// A problem.
-    Problem {
-        /// The problem.
-        what: String,
-        /// The next step.
-        next: String,
-    },
-}
-
-impl Finding {
-    fn problem(what: impl Display, next: &str) -> Finding {
-        Finding::Problem { what: what.to_string(), next: next.to_owned() }
-    }
-}
 
 /// Prints the findings one by one.
 #[derive(Default)]

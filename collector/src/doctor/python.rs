@@ -1,6 +1,7 @@
 //! Finds the MPI library of a Python program without running the program.
 
-use super::{Finding, library};
+use super::finding::Finding;
+use super::library;
 use crate::backend::query;
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! Checks the environment of the command: variables, launcher, MPI, ROCm.
 
-use super::{Finding, library, python};
+use super::finding::Finding;
+use super::{library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
@@ -55,7 +56,7 @@ pub(super) fn clocks(
         return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
     };
     if is_on_one_node(environment, &identity.rank) {
-        return vec![Finding::Note("no other node here whose clocks could be measured".to_owned())];
+        return vec![Finding::Note("no other node here with clocks that could be measured".to_owned())];
     }
     let addresses: Vec<String> = match clock_probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
@@ -117,12 +118,12 @@ pub(super) fn rocm() -> Vec<Finding> {
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
     let software = Path::new(&root).is_dir();
     let devices = amd_devices(Path::new("/")).len();
-    let shown = Path::new(&root).display();
+    let root_text = Path::new(&root).display();
     vec![match (software, devices) {
-        (true, 1..) => Finding::Ok(format!("{shown}, {devices} amdgpu devices")),
-        (true, 0) => Finding::Note(format!("{shown}, but no amdgpu device on this node")),
-        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {shown}")),
-        (false, 0) => Finding::Note(format!("no {shown}, and no amdgpu device on this node")),
+        (true, 1..) => Finding::Ok(format!("{root_text}, {devices} amdgpu devices")),
+        (true, 0) => Finding::Note(format!("{root_text}, but no amdgpu device on this node")),
+        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {root_text}")),
+        (false, 0) => Finding::Note(format!("no {root_text}, and no amdgpu device on this node")),
     }]
 }
 

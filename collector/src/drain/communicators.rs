@@ -3,7 +3,7 @@
 //! A handle is valid in one process only, and may be reused. All ranks of a communicator share how it was
 //! created: all ranks of the parent made the same call with the same ordinal on the parent, and no two
 //! communicators from one call (a split) have the same rank 0. So `MPI_COMM_WORLD/2@4` comes from the second
-//! such call on `MPI_COMM_WORLD`, for the group whose rank 0 is rank 4 of `MPI_COMM_WORLD`;
+//! such call on `MPI_COMM_WORLD`, for the group that has rank 4 of `MPI_COMM_WORLD` as its rank 0;
 //! `MPI_COMM_WORLD/2@4/1@4` was created from that.
 //!
 //! | name | made by |

@@ -4,7 +4,7 @@ use rpd_ring::RingConsumer;
 use rpd_ring::layout::{HEADER_BYTES, MAX_IDENTITY_BYTES, MAX_RING_BYTES};
 use rpd_ring::memory::RingMemory;
 use rpd_ring::message::{LibraryMessage, MESSAGE_BYTES, UntracedReason};
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
@@ -51,13 +51,13 @@ pub(super) enum ArrivedMessage {
         /// Its process id, as the sender sees it.
         pid: i32,
         /// How it ended.
-        exit: Exit,
+        exit: ProcessExit,
     },
     /// Data that is not a message of this version.
     Nonsense,
 }
 
-/// The listening socket, and connections whose message has not arrived.
+/// The listening socket, and connections that have sent no message yet.
 pub(crate) struct RingListener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
@@ -208,10 +208,10 @@ fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> 
 }
 
 /// Converts a status as `waitpid` returns it.
-fn exit_of(status: i32) -> Exit {
+fn exit_of(status: i32) -> ProcessExit {
     match status & 0x7f {
-        0 => Exit::Code(status >> 8 & 0xff),
-        signal => Exit::Signal(signal),
+        0 => ProcessExit::Code(status >> 8 & 0xff),
+        signal => ProcessExit::Signal(signal),
     }
 }
 

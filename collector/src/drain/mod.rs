@@ -2,6 +2,7 @@
 //! and detects the end of processes. While it sleeps, other threads wait for producers that fill their rings,
 //! and read those at once.
 
+mod collector_command;
 mod communicators;
 mod listener;
 mod names;
@@ -14,33 +15,17 @@ mod rings;
 mod thread;
 mod wakeups;
 
+pub(crate) use collector_command::CommandEnd;
 pub(crate) use listener::RingListener;
 
 use crate::host::event_flag::EventFlag;
 use crate::launcher::SourceDefaults;
 use crate::shard_output::ShardOutput;
+use collector_command::CollectorCommand;
 use rings::RingDrain;
-use rpd_shard::record::Exit;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thread::CollectingThread;
-
-/// Message that the command has ended: drain the rest and complete the shard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommandEnd {
-    /// Process id of the command.
-    pub pid: i32,
-    /// How it ended.
-    pub exit: Exit,
-}
-
-/// A command to the collecting thread.
-#[derive(Clone, Copy, Debug)]
-enum CollectorCommand {
-    /// Write and sync all that was recorded so far, because this signal announces the end of the job.
-    Sync(i32),
-    Finish(CommandEnd),
-}
 
 /// The collecting thread.
 pub(crate) struct RingCollector {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 /// this; the limit protects against corrupt rings.
 const MAX_OPEN_SPANS: usize = 1 << 18;
 
-/// Maximum number of communicators whose neighbours are kept until their creation is read, per process.
+/// Maximum number of communicators, per process, for which neighbours are kept until the creation is read.
 const MAX_AWAITED_NEIGHBOURS: usize = 1 << 10;
 
 /// Open ranges and calls of a thread, outermost first.
@@ -58,13 +58,13 @@ pub(super) struct ProcessPairing {
     /// Stops that were read before their start, which is in the ring of another thread.
     stops: HashMap<u64, i64>,
     communicators: KnownCommunicators,
-    /// Completed calls on communicators whose creation has not been read yet.
+    /// Completed calls on communicators that have not been read as created yet.
     waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
     requests: PendingRequests,
     /// Messages that matched probes have found and no call has received yet, by handle.
     messages: HashMap<u64, FoundMessage>,
-    /// Neighbours in communicators whose creation is the next record of their thread, by handle.
+    /// Neighbours in communicators that the next record of their thread creates, by handle.
     neighbours: HashMap<u64, TopologyNeighbours>,
     /// Size of `MPI_COMM_WORLD`, until it is taken.
     world_size: Option<u32>,
@@ -192,7 +192,7 @@ impl ProcessPairing {
                 self.communicator(log, thread, time, name, &made, out);
             }
             RingEvent::Neighbours { handle, direction, ranks } => {
-                // Those whose communicator is not created by the next record were left by a full ring.
+                // A full ring left those of communicators that the next record does not create.
                 if self.neighbours.len() >= MAX_AWAITED_NEIGHBOURS {
                     self.neighbours.clear();
                 }
@@ -327,7 +327,7 @@ impl ProcessPairing {
         self.world_size.take()
     }
 
-    /// Takes the number of completed requests whose start was not recorded.
+    /// Takes the number of completed requests without a recorded start.
     pub(super) fn take_unmatched_requests(&mut self) -> u64 {
         self.requests.take_unmatched()
     }

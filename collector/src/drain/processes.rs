@@ -6,13 +6,13 @@ use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_
 use rpd_ring::header::{RingHeader, ThreadFacts};
 use rpd_ring::identity::{self, ProcessIdentity};
 use rpd_shard::identity::{masked_command, masked_environment};
-use rpd_shard::record::{ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
+use rpd_shard::record::{ClockDomain, Node, Process, ProcessExit, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::iter;
 use std::sync::Arc;
 
-/// Maximum number of ended processes whose exit status may still arrive: their parents report it a moment
+/// Maximum number of ended processes that still await an exit status: their parents report it a moment
 /// later.
 const MAX_RECENTLY_ENDED: usize = 1024;
 /// A traced process.
@@ -72,13 +72,13 @@ impl TracedProcesses {
     }
 
     /// Marks a process as ended. Returns its record.
-    pub(super) fn end(&mut self, at: usize, exit: Option<Exit>) -> Option<Process> {
+    pub(super) fn end(&mut self, at: usize, exit: Option<ProcessExit>) -> Option<Process> {
         let source = self.all.get_mut(at)?;
         source.has_ended = true;
         source.pidfd = None;
         source.process.last_seen = Some(machine::boottime());
         // An exit status that is known was reported by the process or its parent.
-        if exit.is_some() && !matches!((source.process.exit, exit), (Some(_), Some(Exit::Unknown))) {
+        if exit.is_some() && !matches!((source.process.exit, exit), (Some(_), Some(ProcessExit::Unknown))) {
             source.process.exit = exit;
         }
         let process = source.process.clone();
@@ -107,7 +107,7 @@ impl TracedProcesses {
     /// Notes how a process ended, as process `from` reports: of itself, or of its child, by the child's
     /// number in the namespace of `from`. Returns the record if the process is known to have ended, so that
     /// it is written again.
-    pub(super) fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) -> Option<Process> {
+    pub(super) fn note_exit(&mut self, from: i32, pid: i32, exit: ProcessExit) -> Option<Process> {
         let is_it = |source: &&mut TracedProcess| {
             let own = source.own_pid == pid && (source.process.pid == from || source.process.ppid == from);
             own || source.process.pid == pid && source.process.ppid == from

@@ -16,7 +16,7 @@ pub(super) struct StartedRequest {
     pub(super) name: NameId,
     /// Time of the request.
     pub(super) time: i64,
-    /// The request may be a receive, whose completion has the status of a message.
+    /// The request may be a receive, which completes with the status of a message.
     pub(super) may_receive: bool,
     /// The request is persistent.
     pub(super) is_persistent: bool,
@@ -34,7 +34,7 @@ pub(super) struct PendingRequests {
     /// Stack ids of the calls that created persistent requests.
     prepared: HashMap<u64, i64>,
     remembered: usize,
-    /// Number of completions whose start was not read.
+    /// Number of completions without a start that was read.
     unmatched: u64,
 }
 
@@ -93,7 +93,7 @@ impl PendingRequests {
         None
     }
 
-    /// Takes the number of completions whose start will not arrive.
+    /// Takes the number of completions for which no start will arrive.
     pub(super) fn take_unmatched(&mut self) -> u64 {
         let early: usize = self.early.drain().map(|(_, waiting)| waiting.len()).sum();
         self.remembered -= early;

@@ -3,7 +3,7 @@
 //! [`super::thread`] decides when they are read. A thread of [`super::wakeups`] reads them as well, when a
 //! producer calls.
 
-use super::CommandEnd;
+use super::collector_command::CommandEnd;
 use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
 use super::pairing::ThreadSpans;
@@ -18,7 +18,7 @@ use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
 use rpd_ring::{DrainProgress, RingConsumer};
 use rpd_shard::model::{TableId, native};
-use rpd_shard::record::{ClockSet, Exit, Loss, LossCause, Process};
+use rpd_shard::record::{ClockSet, Loss, LossCause, Process, ProcessExit};
 use rustix::fd::OwnedFd;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
@@ -65,7 +65,7 @@ pub(super) struct RingDrain {
     uncounted: HashSet<i32>,
 }
 
-/// Maximum number of processes whose report is awaited.
+/// Maximum number of processes that owe a report.
 const MAX_UNCOUNTED_PROCESSES: usize = 1 << 16;
 
 /// The ring of one thread.
@@ -334,14 +334,14 @@ impl RingDrain {
     }
 
     /// Ends a process: reads its rings to their ends.
-    pub(super) fn end_source(&mut self, at: usize, exit: Exit) {
+    pub(super) fn end_source(&mut self, at: usize, exit: ProcessExit) {
         self.end_log(at);
         let ended = self.sources.end(at, Some(exit));
         self.push_process(ended);
     }
 
     /// Notes how a process or its child ended, as the process reports.
-    fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
+    fn note_exit(&mut self, from: i32, pid: i32, exit: ProcessExit) {
         let ended = self.sources.note_exit(from, pid, exit);
         self.push_process(ended);
     }
@@ -427,7 +427,7 @@ impl RingDrain {
             // Later activity of the process is in no shard.
             self.lose(number, None, LossCause::Truncated, None);
         }
-        let ended = self.sources.end(at, is_gone.then_some(Exit::Unknown));
+        let ended = self.sources.end(at, is_gone.then_some(ProcessExit::Unknown));
         self.push_process(ended);
     }
 }

@@ -1,12 +1,12 @@
 //! The collecting thread: waits for events, receives new rings, reads all of them, and ends.
 
+use super::collector_command::{CollectorCommand, CommandEnd};
 use super::listener::RingListener;
 use super::pause::{MAX_PAUSE_WITHOUT_WAKEUP, PAUSE_WITHOUT_RINGS, RingLook, longest_pause, next_pause};
 use super::rings::{BYTES_PER_TURN, RingDrain};
-use super::{CollectorCommand, CommandEnd};
 use crate::host::event_flag::EventFlag;
 use crate::host::poll::timespec;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use std::sync::mpsc::Receiver;
@@ -59,7 +59,7 @@ impl CollectingThread {
                 sent = Instant::now();
             }
             for at in ended {
-                drain.end_source(at, Exit::Unknown);
+                drain.end_source(at, ProcessExit::Unknown);
             }
             let is_exhausted = self.listener.is_exhausted();
             let longest = longest_pause(drain.is_watched() && !is_exhausted, is_called);

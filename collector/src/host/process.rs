@@ -7,7 +7,7 @@ use std::iter::successors;
 
 /// Maximum number of ancestors of a process that are looked at.
 const MAX_ANCESTORS: usize = 64;
-/// Maximum number of threads whose children are listed.
+/// Maximum number of threads for which children are listed.
 const MAX_THREADS: usize = 1024;
 
 /// Fields of `/proc/PID/stat`.

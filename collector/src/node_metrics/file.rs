@@ -14,7 +14,7 @@ pub(super) const MAX_NAME_BYTES: usize = 64;
 /// The kernel returns up to this many bytes in one read.
 const PAGE_BYTES: usize = 4096;
 
-/// A file whose first bytes are read again each time.
+/// A file of which the first bytes are read again each time.
 pub(super) struct BoundedFile {
     path: PathBuf,
     /// Stays open between two reads, which makes them cheap.

@@ -6,10 +6,10 @@ use super::metrics::NodeMetrics;
 use crate::host::{machine, process};
 use crate::log::warn;
 use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput};
-use rpd_shard::record::{Exit, Process};
+use rpd_shard::record::{Process, ProcessExit};
 use std::time::{Duration, Instant};
 
-/// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
+/// If the command ends within this time, its collector sends no metrics: they alone do not justify a shard.
 const HOLD_BACK: Duration = Duration::from_secs(1);
 const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
 /// Interval between two batches, each of which wakes the writing thread.
@@ -109,7 +109,7 @@ impl MetricsOutbox {
             return;
         }
         self.process.last_seen = Some(machine::boottime());
-        self.process.exit = Some(Exit::Code(0));
+        self.process.exit = Some(ProcessExit::Code(0));
         self.items.push(OutputItem::Process(Box::new(self.process)));
         if self.output.send(OutputBatch::of(self.items)).is_err() {
             warn(format_args!(
@@ -192,7 +192,7 @@ mod tests {
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
         assert!(first.len() <= MAX_PENDING_ITEMS + 3 && events > 90, "{} items", first.len());
-        assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
+        assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick after a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));
         outbox.last_sent = long_ago;
@@ -219,7 +219,7 @@ mod tests {
         let [OutputItem::MetricsTick(_), OutputItem::Process(process)] = end.as_slice() else {
             panic!("{end:?}")
         };
-        assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
+        assert!(process.exit == Some(ProcessExit::Code(0)) && process.last_seen.is_some());
 
         let mut short = MetricsOutbox::new(&config(), &metrics, Instant::now(), output.side());
         short.tick(0, PERIOD, &[Some(1.0)]);

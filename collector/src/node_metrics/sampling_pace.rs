@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Maximum interval, on a node whose files are slow.
+/// Maximum interval, on a node with slow files.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 /// Duration of a sample above which the rate is halved.
 const SLOW_SAMPLE: Duration = Duration::from_millis(50);

@@ -32,7 +32,7 @@ impl Node {
         std::os::unix::fs::symlink(target, path).unwrap();
     }
 
-    /// A card whose device is at a PCI address.
+    /// A card with its device at a PCI address.
     fn card(&self, card: &str, pci: &str, vendor: &str) -> String {
         let device = format!("sys/devices/pci0000:00/{pci}");
         self.write(&format!("{device}/vendor"), &format!("{vendor}\n"));

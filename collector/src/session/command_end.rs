@@ -6,7 +6,7 @@ use crate::backend::{ProfilerOutcome, processes, start_mark};
 use crate::child::CommandExitStatus;
 use crate::drain::CommandEnd;
 use crate::log::warn;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -77,12 +77,15 @@ pub(super) fn until_the_end(
         _ => ProfilerOutcome::Unseen,
     };
     Some((
-        CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandExitStatus::to_record) },
+        CommandEnd {
+            pid: process.pid,
+            exit: exit.map_or(ProcessExit::Unknown, CommandExitStatus::to_record),
+        },
         profiler,
     ))
 }
 
-/// Waits for a profiler whose command has ended. Kills it if it stays too long.
+/// Waits for a profiler after its command has ended. Kills it if it stays too long.
 fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerOutcome {
     if profiler.wait(Some(next_deadline)) {
         return ProfilerOutcome::Unseen;

@@ -114,7 +114,7 @@ impl CommandUnderProfiler {
         EndedCommand { exit_status, profiler: ended, notes }
     }
 
-    /// Waits for a profiler whose command has ended. Waits less after a signal that ends the job, since the
+    /// Waits for a profiler after its command has ended. Waits less after a signal that ends the job, since the
     /// batch system will kill everything soon. Returns the time limit as well.
     fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();

@@ -3,7 +3,7 @@
 //! Both processes run the same executable, so the messages have no version. The kernel keeps packets whole.
 //! No process blocks if the other one does not read.
 
-use rpd_shard::record::{ClockDomain, Exit, RunIdentity, wire};
+use rpd_shard::record::{ClockDomain, ProcessExit, RunIdentity, wire};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -52,7 +52,7 @@ pub(super) enum ToCollector {
         /// Process id of the command.
         pid: i32,
         /// How it ended.
-        exit: Exit,
+        exit: ProcessExit,
         /// How the profiler above it ended.
         profiler: ProfilerOutcome,
     },
@@ -283,7 +283,7 @@ mod tests {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Started { pid: 7, profiler: None, without: None }).unwrap();
         let profiler = ProfilerOutcome::default();
-        ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
+        ours.send(&ToCollector::Finish { pid: 7, exit: ProcessExit::Signal(9), profiler }).unwrap();
         drop(ours);
         let ReceivedPacket::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else {
             panic!()
@@ -291,7 +291,7 @@ mod tests {
         let ReceivedPacket::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else {
             panic!()
         };
-        assert_eq!(exit, Exit::Signal(9));
+        assert_eq!(exit, ProcessExit::Signal(9));
         assert!(matches!(theirs.receive::<ToCollector>(None), ReceivedPacket::Closed));
     }
 

@@ -71,7 +71,7 @@ impl State {
 pub struct ShardOutput(Arc<Shared>);
 
 /// Sends batches from threads that must not block for long. They must not send [`OutputItem::Name`],
-/// [`OutputItem::Thread`] or [`OutputItem::End`], whose order the collecting thread determines.
+/// [`OutputItem::Thread`] or [`OutputItem::End`]: the collecting thread determines their order.
 #[derive(Clone)]
 pub struct SideOutput(Arc<Shared>);
 

@@ -44,7 +44,7 @@ pub struct MpiRow {
     pub seq: Option<i64>,
     /// Receive half of a call that also sends to its peer.
     pub receive: Option<MpiReceive>,
-    /// Stack id of the matched probe whose message the call receives.
+    /// Stack id of the matched probe that found the message of the call.
     pub probe_stack: Option<i64>,
 }
 

@@ -3,7 +3,7 @@
 use super::{Rocm, is_in, rows, runs_as_ever};
 use crate::support::{exit_code, run};
 use rpd_shard::Shard;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::process::Command;
 
 #[test]
@@ -73,7 +73,10 @@ fn none_leaves_identity_and_clocks() {
     runs_as_ever(rocm.collect().args(["--backend", "none"]));
     let shard = Shard::open(&rocm.bench.path("out/run/rank-00003.rpdshard")).unwrap();
     let process = &shard.processes[&1];
-    assert_eq!((process.rank, process.exit, shard.clocks.len() >= 2), (Some(3), Some(Exit::Code(7)), true));
+    assert_eq!(
+        (process.rank, process.exit, shard.clocks.len() >= 2),
+        (Some(3), Some(ProcessExit::Code(7)), true)
+    );
     assert_eq!(shard.blocks().iter().map(|block| block.header.rows).sum::<u32>(), 0);
     assert_eq!(rocm.log(), "");
 }

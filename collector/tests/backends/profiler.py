@@ -186,7 +186,7 @@ def settings(words):
 
 
 def number_of_the_program(words):
-    """Profilers write in the program, whose number they know; this one stays above it."""
+    """Profilers write in the program and know its number; this one stays above it."""
     folder = words[words.index("-d") + 1] if NAME == "rocprofv3" else os.environ["ROCPROFSYS_OUTPUT_PATH"]
     mark = os.path.join(os.path.dirname(folder), "started")
     while not (os.path.exists(mark) and "\n" in open(mark).read()):

@@ -38,7 +38,7 @@ fn rocprofv3_is_called_as_documented_and_its_database_becomes_the_ranks_shard() 
     assert!(rocm.log().contains("rocprofv3 1.0.0, output as rocpd"), "{}", rocm.log());
 }
 
-/// Returns the files beside the shards of rank 3 whose names start with this.
+/// Returns the files beside the shards of rank 3 with names that start with this.
 fn beside(rocm: &Rocm, begin: &str) -> Vec<String> {
     let entries = std::fs::read_dir(rocm.bench.path("out/run")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

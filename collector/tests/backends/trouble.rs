@@ -4,7 +4,7 @@ use super::{CALLS, PROGRAM, Rocm, command, rows, runs_as_ever};
 use crate::support::{Bench, below, exit_code, kill, run, until, wait};
 use rpd_shard::Shard;
 use rpd_shard::model::rocpd::REGION;
-use rpd_shard::record::{Exit, ProfilerLossReason};
+use rpd_shard::record::{ProcessExit, ProfilerLossReason};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
         assert!(!rocm.bench.path("ran").exists() && rocm.left().is_empty(), "{:?}", rocm.left());
         // Its end is recorded.
         let process = own_shard(&rocm).processes[&1].clone();
-        assert_eq!((process.rank, process.exit), (Some(3), Some(Exit::Signal(by))));
+        assert_eq!((process.rank, process.exit), (Some(3), Some(ProcessExit::Signal(by))));
         assert!(rocm.log().contains("ended the job before"), "{}", rocm.log());
         assert!(!rocm.log().contains("warning"), "{}", rocm.log());
         if wrong == "deaf" {
@@ -162,7 +162,11 @@ fn what_a_hung_profiler_has_started_is_killed_with_it() {
     runs_as_ever(&mut command);
     assert!(rocm.log().contains("within 1 s"), "{}", rocm.log());
     assert!(!is_there(additional_child(&rocm)) && rocm.left().is_empty());
-    assert_eq!(own_shard(&rocm).processes[&1].exit, Some(Exit::Code(7)), "who ran is known nevertheless");
+    assert_eq!(
+        own_shard(&rocm).processes[&1].exit,
+        Some(ProcessExit::Code(7)),
+        "the process is known nevertheless"
+    );
 }
 
 #[test]
@@ -242,7 +246,7 @@ fn a_rank_that_dies_with_its_profiler_is_told_with_its_end() {
     assert_eq!(exit_code(&output), -11, "{}", said(&output));
     let shard = own_shard(&rocm);
     let process = shard.processes.values().find(|process| process.rank == Some(3)).expect("the rank's");
-    assert_eq!((process.exit, process.worker), (Some(Exit::Signal(11)), false));
+    assert_eq!((process.exit, process.worker), (Some(ProcessExit::Signal(11)), false));
 }
 
 /// Returns what the collector recorded about profilers with missing rows, of the last run.
@@ -358,7 +362,7 @@ fn how_a_command_below_a_profiler_ended_is_known_although_rpd_collect_was_killed
     assert!(rocm.left().is_empty());
     // The profiler had written when the command ended, and the collector waited for that.
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
-    assert_eq!(rocm.shards("rocprofv3")[0].processes[&1].exit, Some(Exit::Code(6)));
+    assert_eq!(rocm.shards("rocprofv3")[0].processes[&1].exit, Some(ProcessExit::Code(6)));
 }
 
 #[test]
@@ -419,6 +423,6 @@ fn without_the_profiler_identity_and_clocks_are_kept_and_the_log_says_what_to_do
     assert!(log.contains("backend rocprofv3 is not installed") && log.contains("--backend native"), "{log}");
     let shard = Shard::open(&bench.shard_path()).unwrap();
     let process = &shard.processes[&1];
-    assert_eq!((process.exit, shard.clocks.len() >= 2), (Some(Exit::Code(7)), true));
+    assert_eq!((process.exit, shard.clocks.len() >= 2), (Some(ProcessExit::Code(7)), true));
     assert!(process.command.contains("echo out"));
 }

@@ -1,7 +1,7 @@
 //! A folder that is held open by its descriptor.
 
 use crate::error::FileRefused;
-use crate::named::{NamedLinks, open_named_folder};
+use crate::named::{FOLDER, NamedLinks, open_named_folder};
 use crate::owner::{is_own, is_trusted};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -15,8 +15,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Flags to hold a folder. Its entries can be reached even if the user may not list it.
-pub(crate) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Flags to list a folder or to change its permissions.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Flags to open a file for reading. Opening a FIFO does not wait for a writer.

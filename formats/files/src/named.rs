@@ -1,7 +1,6 @@
 //! Opens folders that a user named. Every link in the path is checked before it is followed.
 
 use crate::error::FileRefused;
-use crate::folder::FOLDER;
 use crate::owner::{effective_uid, is_trusted};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
@@ -11,6 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
+/// Flags to hold a folder. Its entries can be reached even if the user may not list it.
+pub(crate) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Maximum number of links in a path, as in the kernel.
 pub(crate) const MAX_LINKS: usize = 40;
 /// Links of other users that are followed in a path that a user named.

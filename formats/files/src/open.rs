@@ -2,8 +2,8 @@
 
 use crate::anchor::{AnchorUse, anchored};
 use crate::error::FileRefused;
-use crate::folder::{EntryStat, FOLDER, FileAccess, HeldFolder, READING, check_own};
-use crate::named::{MAX_LINKS, NamedLinks, open_named_folder_from};
+use crate::folder::{EntryStat, FileAccess, HeldFolder, READING, check_own};
+use crate::named::{FOLDER, MAX_LINKS, NamedLinks, open_named_folder_from};
 use crate::owner::is_trusted;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};

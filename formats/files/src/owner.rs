@@ -1,4 +1,4 @@
-//! User ids: the effective user, and owners whose links are followed.
+//! User ids: the effective user, and owners of links that are followed.
 
 use std::sync::OnceLock;
 
@@ -36,8 +36,8 @@ fn belongs_to(owner: u32, user: u32, is_unmapped: bool) -> bool {
     owner == user || user == ROOT && owner == NOBODY && !is_unmapped
 }
 
-/// Returns whether root's files have this owner in a container whose user namespace does not map root. The user of
-/// a container is not an administrator, so planting links there gains nothing.
+/// Returns whether root's files have this owner in a container that does not map root into its user namespace. The user
+/// of a container is not an administrator, so planting links there gains nothing.
 pub(crate) fn is_unmapped_root(uid: u32) -> bool {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
     *UNMAPPED.get_or_init(unmapped_uid) == Some(uid)

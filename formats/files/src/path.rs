@@ -3,7 +3,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the file beside another whose name is that of the other with a suffix, such as `-wal`.
+/// Returns the path of a file with a suffix added to its name, such as `-wal`.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

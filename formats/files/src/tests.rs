@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// User id without an account.
 const OTHER: u32 = 60_001;
 
-/// Two folders: the folder of a run, and one whose files must not be reached.
+/// Two folders: the folder of a run, and one with files that must not be reached.
 struct Stage {
     folder: tempfile::TempDir,
 }

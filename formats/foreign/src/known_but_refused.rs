@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Maximum bytes of a header that are examined.
 const HEAD_BYTES: usize = 4096;
-/// First bytes of a SQLite database, and file name extensions of databases whose first bytes are lost.
+/// First bytes of a SQLite database, and file name extensions of databases that lack their first bytes.
 pub(crate) const SQLITE: &[u8] = b"SQLite format 3\0";
 const DATABASES: [&str; 4] = ["db", "rpd", "sqlite", "sqlite3"];
 /// UTF-8 byte order mark, which some writers put in front of the text.
@@ -16,7 +16,7 @@ pub(crate) const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 const SEARCH_BYTES: usize = 1 << 20;
 /// JSON members that contain the environment of a process.
 const ENVIRONMENTS: [&[u8]; 4] = [b"\"environment\"", b"\"environ\"", b"\"env\"", b"\"env_vars\""];
-/// First bytes of files whose content is not examined: gzip, zstd, xz, bzip2, zip and UTF-16 text.
+/// First bytes of files that are not examined further: gzip, zstd, xz, bzip2, zip and UTF-16 text.
 const OPAQUE_MAGICS: [&[u8]; 7] =
     [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
@@ -45,7 +45,7 @@ const HEADERS: [(&[&str], &str); 8] = [
     (&["Node_Id", "Logical_Node_Id", "Agent_Type"], V3),
 ];
 
-/// Files that rocprof-sys writes beside its traces (metadata, functions, sums). They are JSON whose only member is
+/// Files that rocprof-sys writes beside its traces (metadata, functions, sums). They are JSON, and the only member is
 /// named after the tool, one of its former names, or the library that writes it.
 const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times; name the database of the same run \
                    (ROCPROFSYS_USE_ROCPD=ON) or perfetto-trace-*.proto";

@@ -140,7 +140,7 @@ impl<'b> JsonCursor<'b> {
         Ok(&self.bytes[first..end])
     }
 
-    /// Returns the offset of the quote that ends the string whose contents start at `at`.
+    /// Returns the offset of the quote that ends the string with contents from `at`.
     #[inline]
     fn end_of_string(&self, mut at: usize) -> Result<usize, ScanStop> {
         loop {

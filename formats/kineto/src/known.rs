@@ -111,7 +111,7 @@ fn add<K: Hash + Eq, R: TableRow<Key: Copy>>(
     Ok(id)
 }
 
-/// Assigns a key to an entry whose row is written later.
+/// Assigns a key to an entry and leaves its row for later.
 pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
     known: &mut HashMap<K, RowKey<TABLE>>,
     list: &mut Vec<T>,

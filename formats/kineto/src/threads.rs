@@ -49,7 +49,7 @@ impl OwnedPlace {
     }
 }
 
-/// A thread whose row is written at the end of the file.
+/// A thread that gets its row at the end of the file.
 #[derive(Debug)]
 enum ListedThread {
     /// Placeholder for the threads that launched GPU work, which the file does not state.

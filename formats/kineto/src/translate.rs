@@ -9,7 +9,7 @@ use crate::rows::{EventRows, SpanKind};
 use crate::text::MAX_NAME;
 use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
-use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
+use rpd_shard::record::{Clock, LossCause, Process, ProcessExit, is_wall_time};
 use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
@@ -169,7 +169,7 @@ impl TraceTranslation<'_> {
         }
     }
 
-    fn process(&self, exit: Option<Exit>) -> Process {
+    fn process(&self, exit: Option<ProcessExit>) -> Process {
         let times = (self.rows.first, self.rows.last);
         let threads = &self.rows.known.threads;
         Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
@@ -193,7 +193,7 @@ impl TraceTranslation<'_> {
         self.rows.known.devices = std::mem::take(&mut self.facts.devices);
         self.rows.known.finish(&mut self.rows.out)?;
         // The profiler writes its file while the process is still running.
-        let process = self.process(self.rows.last.map(|_| Exit::Unknown));
+        let process = self.process(self.rows.last.map(|_| ProcessExit::Unknown));
         self.rows.out.process(&process)?;
         self.warn_of_left_out();
         Ok(self.rows.out.finish()?)

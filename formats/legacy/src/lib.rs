@@ -18,7 +18,7 @@ use rpd_shard::record::Clock;
 const CLOCK_TAG: &str = "rpd.clock";
 /// The valid values of [`CLOCK_TAG`].
 const CLOCKS: [Clock; 3] = [Clock::Boottime, Clock::Monotonic, Clock::Realtime];
-/// Metadata tag and value of a file whose nodes share one time: the clock is that of one node.
+/// Metadata tag and value of a file in which all nodes share one time: the clock is that of one node.
 const ONE_TIME_TAG: &str = "rpd.clock.one_time";
 const ONE_TIME: &str = "all nodes";
 

@@ -3,7 +3,6 @@
 use crate::series::{CounterSeries, TableHead};
 use crate::table::LineCells;
 use crate::time;
-use crate::translate::COMMAND;
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{
     AgentKey, AgentRow, EventKey, EventRow, PmcEventRow, PmcKey, PmcRow, SampleRow, StackId, TrackKey,
@@ -17,6 +16,8 @@ use std::collections::BTreeMap;
 /// First and last time of an instance, in ns.
 pub(crate) type SeenTimes = Option<(i64, i64)>;
 
+/// Name of the tool that recorded the values.
+pub(crate) const COMMAND: &str = "omnistat";
 /// Key of the only track of each node.
 const TRACK_KEY: i64 = 1;
 /// Category of the counters of rpd-collect; the second constant is their track.
@@ -30,7 +31,7 @@ pub(crate) struct TableRows<'s> {
     pub(crate) translator: Translator<'s>,
     /// First and last times by instance.
     seen: Vec<SeenTimes>,
-    /// Number of lines with a time, and number of lines whose time has a fraction of a second.
+    /// Number of lines with a time, and number of lines with a fraction of a second in their time.
     timed: (u64, u64),
 }
 

@@ -1,4 +1,4 @@
-use crate::rows::{SeenTimes, TableRows};
+use crate::rows::{COMMAND, SeenTimes, TableRows};
 use crate::series::TableHead;
 use crate::table::{TableLine, TableLines};
 use rpd_files::open_input;
@@ -10,8 +10,6 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::Path;
 
-/// Name of the tool that recorded the values.
-pub(crate) const COMMAND: &str = "omnistat";
 /// A table has little text, and its rows belong to all nodes.
 const PENDING_LIMIT: PendingLimit =
     PendingLimit { rows: PendingLimit::MANY_PROCESSES.rows, text_bytes: usize::MAX };

@@ -95,7 +95,7 @@ impl Sequence {
         &self.out
     }
 
-    /// Takes the present packets and continues in `empty`, whose memory is reused. Interned texts remain valid: the
+    /// Takes the present packets and continues in `empty` to reuse its memory. Interned texts remain valid: the
     /// pieces belong into one file, in this order.
     pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();
@@ -186,7 +186,7 @@ impl Sequence {
         });
     }
 
-    /// Returns the start of a packet whose length must still be set, in the byte at offset 1.
+    /// Returns the start of a packet that still needs its length, in the byte at offset 1.
     #[inline(always)]
     pub(crate) fn small_packet(&self) -> Small {
         let mut small = Small::new();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Version of the schema that this project writes: major, minor, patch.
 pub const VERSION: [u32; 3] = [3, 0, 0];
-/// Newest version whose additions and AMD rules this release supports.
+/// Newest version of which this release supports the additions and AMD's rules.
 pub const NEWEST: [u32; 3] = [3, 0, 5];
 
 /// The data and summary views. Like AMD's, they read the `rocpd_<x>` views instead of the tables. A tool that
@@ -39,7 +39,7 @@ const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
 const WITH_NIC: ([u32; 3], [(&str, &str); 2]) =
     ([3, 0, 1], [("rocpd_info_agent", "type"), ("rocpd_info_pmc", "target_arch")]);
 
-/// Returns the version of tables whose file, such as a shard, does not state it.
+/// Returns the version of tables in a file that does not state it, such as a shard.
 ///
 /// The result is the newest version that added any of the tables or of their columns. A column that no version
 /// added has no influence.
@@ -174,7 +174,7 @@ pub fn default_value(column: &Column) -> Value<'_> {
 
 /// Returns referring columns and their target tables in AMD's order, which `PRAGMA foreign_key_list` shows.
 fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
-    /// Columns whose foreign key AMD lists after that of the following column.
+    /// Columns with a foreign key that AMD lists after that of the following column.
     const SWAPPED: [(TableId, &str); 2] = [(MEMORY_COPY, "queue_id"), (MEMORY_ALLOCATE, "queue_id")];
     let mut keys: Vec<_> = table
         .columns

@@ -15,7 +15,7 @@ pub(crate) fn tables(conn: &Connection) -> Result<Vec<(String, String)>> {
     tables.collect()
 }
 
-/// Returns the shape of every table whose name ends with `suffix`, by its name without the suffix.
+/// Returns the shape of every table with a name that ends with `suffix`, by its name without the suffix.
 pub(crate) fn of_tables(
     conn: &Connection,
     tables: &[(String, String)],

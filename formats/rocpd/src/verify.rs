@@ -68,7 +68,7 @@ pub enum Problem {
         /// Key of the first row with such a reference.
         first_key: Option<i64>,
     },
-    /// A metadata tag that does not occur exactly once, or whose value contradicts the others.
+    /// A metadata tag that does not occur exactly once, or with a value that contradicts the others.
     #[error("metadata tag {tag}: found {found:?}")]
     Metadata {
         /// Name of the tag.
@@ -139,7 +139,7 @@ pub struct Expected<'a> {
     pub sets: usize,
 }
 
-/// Checks a database whose tables and version are known. The database must have exactly those. Where they differ
+/// Checks a database of known tables and version. The database must have exactly those. Where they differ
 /// from AMD's, [`CheckReport::refused_by_amd`] lists the differences.
 pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport, CheckError> {
     check_all(path, Some(expected))

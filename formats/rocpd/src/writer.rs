@@ -289,7 +289,7 @@ impl Writer {
         self.insert_metadata(&self.set(set)?, tag, value)
     }
 
-    /// Sets the highest key of a table whose rows were not added by SQLite. AUTOINCREMENT continues after it.
+    /// Sets the highest key of a table to which SQLite did not add the rows. AUTOINCREMENT continues after it.
     pub fn sequence(&mut self, set: usize, table: &str, last: i64) -> Result<(), WriteError> {
         let name = table_name(table, &self.set(set)?);
         let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";

@@ -12,7 +12,7 @@ const PACKED_BYTES: usize = 128 << 10;
 /// Maximum number of times a compressed file is decompressed from its beginning. A process needs about four.
 const MAX_RESTARTS: u32 = 64;
 
-/// A file whose offsets count decompressed bytes. A compressed file can be read only from its beginning: a seek
+/// A file with offsets that count decompressed bytes. A compressed file can be read only from its beginning: a seek
 /// backwards reads everything before the offset again.
 pub(crate) enum JsonSource {
     Plain(File),

@@ -230,7 +230,7 @@ impl SurveyWalk {
         }
     }
 
-    /// Counts the elements of an array whose position was recorded.
+    /// Counts the elements of an array at a recorded position.
     fn elements(
         &mut self,
         name: String,

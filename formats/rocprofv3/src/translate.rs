@@ -7,7 +7,7 @@ use crate::source::JsonSource;
 use crate::survey::{FileSurvey, ProcessSections, RECORDS, survey};
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
-use rpd_shard::record::{Clock, Exit, LossCause, Process};
+use rpd_shard::record::{Clock, LossCause, Process, ProcessExit};
 use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
@@ -66,7 +66,7 @@ fn process(source: u32, sections: &ProcessSections) -> Process {
         last_seen: fini_time,
         command: masked_command(&command),
         // The profiler writes the file when the process ends.
-        exit: fini_time.map(|_| Exit::Unknown),
+        exit: fini_time.map(|_| ProcessExit::Unknown),
         ..Process::of_file(node, Clock::Boottime)
     }
 }

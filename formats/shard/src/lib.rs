@@ -5,6 +5,7 @@ pub mod identity;
 pub mod model;
 pub mod rank_set;
 pub mod record;
+pub mod shell_words;
 pub mod size;
 
 /// The `application_id` ("rpdm") in the header of every SQLite database that a merge writes. It is set in the first

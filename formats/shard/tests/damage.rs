@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
 use rpd_shard::record::{
-    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Probe, ProbeBurst, Process, ProfilerLoss,
-    ProfilerLossReason, RunIdentity, Selection,
+    Clock, ClockDomain, ClockSet, Loss, LossCause, Node, Probe, ProbeBurst, Process, ProcessExit,
+    ProfilerLoss, ProfilerLossReason, RunIdentity, Selection,
 };
 use rpd_shard::{OpenError, Shard, ShardWriter, Version};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn small_shard() -> Vec<u8> {
     shard.profiler_loss(&profiler_loss("rocprofv3")).unwrap();
     shard.probes(&with_kernel_times(burst(5_000))).unwrap();
     let mut ended = process(1);
-    ended.exit = Some(Exit::Code(0));
+    ended.exit = Some(ProcessExit::Code(0));
     shard.process(&ended).unwrap();
     shard.finish().unwrap()
 }
@@ -124,7 +124,7 @@ fn what_was_written_is_read() {
     let shard = Shard::from_memory("s", &bytes).unwrap();
     assert!(shard.complete() && shard.damage().is_empty());
     assert_eq!(shard.identity, identity());
-    assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
+    assert_eq!(shard.processes[&1].exit, Some(ProcessExit::Code(0)));
     assert_eq!(shard.selection, Some(Selection { ranks: vec![(3, 3), (8, 15)] }));
     assert_eq!(shard.probes, [burst(1), with_kernel_times(burst(5_000))]);
     assert_eq!(shard.profiler_losses, [profiler_loss("rocprofv3")]);

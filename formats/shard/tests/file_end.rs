@@ -1,11 +1,11 @@
-//! Tests of the end of a full shard whose file the caller writes.
+//! Tests of the end of a full shard, with a file that the caller writes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;
 
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Process, RunIdentity};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, LossCause, Node, Process, ProcessExit, RunIdentity};
 use rpd_shard::{Shard, ShardWriter};
 use support::burst;
 
@@ -116,7 +116,7 @@ fn a_full_shard_goes_on_counting() {
     assert_eq!((ranges(&read), lost(&read, native::RANGE), lost(&read, rocpd::STRING)), (30, 2, 2));
 }
 
-fn command(exit: Option<Exit>) -> Process {
+fn command(exit: Option<ProcessExit>) -> Process {
     let words = "sh -c 'exit 3'".to_owned();
     Process { command: words, exit, ..Process::of_file(Node::default(), Clock::Boottime) }
 }
@@ -128,18 +128,18 @@ fn the_last_record_of_the_command_counts_also_where_its_blocks_are_given_up() {
     let mut file = blocks(&mut shard, 3);
     let early = Shard::from_memory("s", &file).unwrap();
     assert_eq!((early.command.as_deref(), early.processes.len()), (Some(&command(None)), 0));
-    shard.command(&command(Some(Exit::Code(3)))).unwrap();
+    shard.command(&command(Some(ProcessExit::Code(3)))).unwrap();
     let (_, bytes) = shard.unwritten();
     file.extend_from_slice(bytes);
     let whole = shard.end(u64::MAX).unwrap().unwrap();
-    assert_eq!(ended(&file, &whole).command.as_deref(), Some(&command(Some(Exit::Code(3)))));
+    assert_eq!(ended(&file, &whole).command.as_deref(), Some(&command(Some(ProcessExit::Code(3)))));
     // The file has no space beyond its blocks: the command is only in the end.
     let mut shard = writer();
     let file = blocks(&mut shard, 3);
     shard.stop(file.len() as u64);
-    shard.command(&command(Some(Exit::Signal(9)))).unwrap();
+    shard.command(&command(Some(ProcessExit::Signal(9)))).unwrap();
     let end = shard.end(file.len() as u64).unwrap().unwrap();
-    assert_eq!(ended(&file, &end).command.as_deref(), Some(&command(Some(Exit::Signal(9)))));
+    assert_eq!(ended(&file, &end).command.as_deref(), Some(&command(Some(ProcessExit::Signal(9)))));
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn measure(name: &str, fields: &[Field<'_>]) {
         let run = writer.finish();
         best = best.min(begin.elapsed().as_secs_f64());
         bytes = run.pages() * 4096;
-        let run = run.place(LogicalPage::behind(1)).unwrap();
+        let run = run.place(LogicalPage::after(1)).unwrap();
         if round == 0 {
             run.write_to(&file).unwrap();
         }

@@ -152,7 +152,7 @@ impl<'s> Translator<'s> {
         self.shard.loss(loss);
     }
 
-    /// Adds a loss to the loss ledger whose amount is unknown or counted elsewhere.
+    /// Adds a loss of an amount that is unknown or counted elsewhere to the loss ledger.
     pub fn lose_uncounted(&mut self, loss: Loss) {
         self.shard.loss(loss);
     }

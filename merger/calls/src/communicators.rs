@@ -23,20 +23,20 @@ const MAX_DUPLICATES: usize = 16;
 pub(crate) struct RunCommunicators {
     numbers: HashMap<String, u32>,
     pub(crate) names: Vec<String>,
-    members: Vec<Members>,
+    members: Vec<KnownMembers>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Members {
+struct KnownMembers {
     /// The only group, or that of each side of an intercommunicator.
-    groups: [Group; 2],
+    groups: [MemberGroup; 2],
     is_of_sides: bool,
     /// Of an intercommunicator without recorded sides, the communicators of the sides.
     origins: BTreeSet<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct MemberGroup {
     size: Option<u32>,
     /// Process of each rank that is known.
     processes: HashMap<u32, u32>,
@@ -54,7 +54,7 @@ impl RunCommunicators {
     fn number(&mut self, name: String) -> u32 {
         *self.numbers.entry(name).or_insert_with_key(|name| {
             self.names.push(name.clone());
-            self.members.push(Members::default());
+            self.members.push(KnownMembers::default());
             self.names.len() as u32 - 1
         })
     }
@@ -101,13 +101,13 @@ impl RunCommunicators {
     /// Returns the members of each communicator, and the names of those that are not completely known.
     pub(crate) fn finish(&self) -> (Vec<CommunicatorMembers>, Vec<String>) {
         let mut unknown = Vec::new();
-        let of = |(members, name): (&Members, &String)| {
+        let of = |(members, name): (&KnownMembers, &String)| {
             let (groups, expected) = match members.origins.len() {
                 0 => (members.groups.iter().collect(), 1 + usize::from(members.is_of_sides)),
                 _ => (self.origin_groups(members), 2),
             };
             let groups: Vec<Vec<u32>> =
-                groups.into_iter().take(expected).filter_map(Group::processes).collect();
+                groups.into_iter().take(expected).filter_map(MemberGroup::processes).collect();
             let are_known = groups.len() == expected;
             if !are_known || groups.iter().any(|group| group.contains(&UNKNOWN)) {
                 unknown.push(name.clone());
@@ -118,7 +118,7 @@ impl RunCommunicators {
     }
     /// Returns the groups of an intercommunicator: those of the two communicators that it was created from. A
     /// duplicate is created from the intercommunicator itself.
-    fn origin_groups(&self, members: &Members) -> Vec<&Group> {
+    fn origin_groups(&self, members: &KnownMembers) -> Vec<&MemberGroup> {
         let mut members = members;
         for _ in 0..MAX_DUPLICATES {
             match members.origins.iter().collect::<Vec<_>>()[..] {
@@ -141,7 +141,7 @@ fn is_between_groups(name: &str) -> bool {
     name.starts_with("inter/")
 }
 
-impl Group {
+impl MemberGroup {
     fn add(&mut self, size: Option<u32>, rank: u32, process: u32) {
         let known_size = self.size.or(size);
         let known_process = *self.processes.entry(rank).or_insert(process);

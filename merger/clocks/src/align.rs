@@ -64,7 +64,7 @@ struct Estimate {
     biases: Vec<f64>,
     /// Domains in which the two sources were compared, so that each shows the other's bias.
     compared: Vec<bool>,
-    /// Domains whose collectives the probes refute.
+    /// Domains with collectives that the probes refute.
     refuted: Vec<bool>,
     bounds: Vec<CertainBounds>,
 }

@@ -8,7 +8,7 @@
 use super::collectives::{ExitDelay, ExitHabits, OFTEN_LAST_SHARE};
 use super::links::{ClockLink, LinkKind};
 use super::locate::DomainTrack;
-use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
+use super::posterior::{BiasPosterior, BiasPrior, BiasRow, BiasSize, NodeDistance};
 use super::robust;
 use super::track::SECOND;
 
@@ -41,9 +41,6 @@ pub(super) struct LinkBiases {
     /// Result of comparing the sources, if they were compared.
     posterior: Option<BiasPosterior>,
 }
-
-/// Leverages of biases, by index.
-pub(super) type BiasRow = Vec<(usize, f64)>;
 
 impl LinkBiases {
     /// Distributes the differences of the two sources. If only one source is present, the priors remain.

@@ -41,7 +41,7 @@ const MAX_DEVIATIONS: f64 = 6.0;
 /// Prior: number of collectives, and of disturbed ones among them.
 const DISTURBANCE_PRIOR: (f64, f64) = (20.0, 1.0);
 
-/// One collective whose exits can be compared; intervals in order of their domains.
+/// One collective with comparable exits; intervals in order of their domains.
 pub(super) struct ComparableCollective {
     pub(super) intervals: Vec<DomainInterval>,
     /// Whether it is certainly one collective; otherwise only its times show that.
@@ -59,7 +59,7 @@ pub(super) struct DomainInterval {
     pub(super) first_exit: f64,
 }
 
-/// Returns the collectives whose exits can be compared.
+/// Returns the collectives with comparable exits.
 pub(super) fn comparable_collectives(
     observed: &[CollectiveObservation],
     domains: &OrderedDomains,

@@ -51,7 +51,7 @@ pub(super) fn locate(
     }
     // Sum of variances along the best path so far.
     let mut cost = vec![f64::INFINITY; count];
-    // Domains whose links have no usable samples.
+    // Domains without usable samples in their links.
     let mut lost = vec![false; count];
     let Some(start) = located.get_mut(reference) else { return located };
     *start = Some(DomainTrack {
@@ -142,7 +142,7 @@ fn place(
     samples.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)).then(a.link.cmp(&b.link)));
     let smoothed = smooth(&samples, noise)?;
     let mut track = smoothed.track;
-    // Adds the variances of the parents, whose error is the same for all samples of this domain.
+    // Adds the variances of the parents. Their error is the same for all samples of this domain.
     let mut nearest = 0;
     for knot in &mut track.knots {
         while samples

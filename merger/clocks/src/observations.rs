@@ -12,11 +12,11 @@ pub struct ClockObservations {
     /// Domains without inputs that others probed. Their indices follow those of `domains`. Two nodes that probed
     /// the same one are compared through it.
     pub bridges: Vec<ClockDomain>,
-    /// The domain whose BOOTTIME is the job time: that of rank 0, or else of the lowest rank.
+    /// The domain with the BOOTTIME that is the job time: that of rank 0, or else of the lowest rank.
     pub reference: usize,
     /// Clock sets of each domain; none for the domains of databases without clock sets.
     pub sets: Vec<Vec<ClockSet>>,
-    /// Domains without clock sets whose times are read from the wall clock: first and last time, ns of
+    /// Domains without clock sets, with times from the wall clock: first and last time, ns of
     /// `CLOCK_REALTIME`.
     pub walls: BTreeMap<usize, (i64, i64)>,
     /// Probe bursts.

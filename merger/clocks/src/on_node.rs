@@ -196,7 +196,7 @@ mod tests {
         ClockSet { domain, boottime: boot, monotonic_raw: raw, monotonic: boot, realtime: boot, bracket }
     }
 
-    /// BOOTTIME of a clock whose rate changes by 2 ppm at 32.5 s, between two sets.
+    /// BOOTTIME of a clock that changes its rate by 2 ppm at 32.5 s, between two sets.
     fn boottime(raw: i64) -> i64 {
         let bend = 32_500_000_000;
         raw + raw / 100_000 + (raw - bend).max(0) / 500_000

@@ -2,7 +2,8 @@
 //! shows only that one of several is large. All combinations are weighted by their likelihood. They are too many
 //! to enumerate, so they are sampled (Gibbs sampling) with a fixed seed.
 
-use super::bias::BiasRow;
+/// Leverages of biases, by index.
+pub(super) type BiasRow = Vec<(usize, f64)>;
 
 /// A possible size of a bias: a normal distribution and its probability.
 #[derive(Clone, Copy, Debug)]

@@ -120,7 +120,7 @@ impl Span {
     }
 }
 
-/// Returns, by domain, the span of the collectives whose first rank belongs to the domain.
+/// Returns, by domain, the span of the collectives that have their first rank in the domain.
 fn spans<'a>(
     comm: &impl Comm,
     shared: impl Iterator<Item = Shared<'a>>,

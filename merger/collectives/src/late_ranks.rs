@@ -75,7 +75,7 @@ pub struct LatenessSummary {
     /// that entered late.
     #[serde(default)]
     pub passed_on_ns: i64,
-    /// Time that all ranks spent in calls in which they may also have waited, and whose times are not compared,
+    /// Time that all ranks spent in calls in which they may also have waited, and which are not compared,
     /// ns.
     #[serde(default)]
     pub not_compared_ns: i64,
@@ -107,11 +107,11 @@ struct Sums {
     by_participant: BTreeMap<u32, Sum>,
     /// Wait time for all ranks of a node, by host.
     nodes: BTreeMap<String, Saturating<i64>>,
-    /// Number of collectives whose times can be compared.
+    /// Number of collectives with comparable times.
     compared: u64,
     /// Number of those after start-up.
     after_start_up: u64,
-    /// Number of collectives in which every rank waits for all ranks, but whose clocks are not aligned.
+    /// Number of collectives in which every rank waits for all ranks, but clocks are not aligned.
     not_aligned: u64,
     waited: Saturating<i64>,
     shared: Saturating<i64>,

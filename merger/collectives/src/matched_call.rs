@@ -48,7 +48,7 @@ impl CallRecord {
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
 
-    /// Sums up calls with one number on one communicator whose times are not compared; `None` if they took no
+    /// Sums up calls with one number on one communicator that are not compared; `None` if they took no
     /// time.
     pub(super) fn untimed(calls: &[CallRecord], members: &JobMembers) -> Option<UntimedCalls> {
         let CallRecord { function, participant, enter, .. } = *calls.first()?;

@@ -32,12 +32,12 @@ pub struct CollectiveCounts {
     pub one_in: u64,
     /// Collectives in which all ranks took part with the same call.
     pub matched: u64,
-    /// Matched collectives whose times show when ranks waited: they transfer data, and their ends wait for other
+    /// Matched collectives with times that show when ranks waited: they transfer data, and their ends wait for other
     /// ranks.
     pub timed: u64,
     /// Collectives for which the calls of some ranks are not recorded.
     pub incomplete: u64,
-    /// Collectives whose calls differ between ranks.
+    /// Collectives with calls that differ between ranks.
     pub mismatched: u64,
     /// Collectives that one rank left before another rank of the same node entered. No clock error explains
     /// that.
@@ -46,7 +46,7 @@ pub struct CollectiveCounts {
     pub alone: u64,
     /// Unnumbered calls in which processes differ.
     pub different: u64,
-    /// Unnumbered collectives that match by their order, but whose times do not show that all nodes took part in
+    /// Unnumbered collectives that match by their order, but with times that do not show that all nodes took part in
     /// the same one. They are not used between nodes.
     #[serde(default)]
     pub unproven: u64,
@@ -58,7 +58,7 @@ pub struct CollectiveCounts {
 /// The matched collectives, each on one merge rank, and a description of the others.
 #[derive(Debug, Default)]
 pub struct MatchedCollectives {
-    /// Collectives that this merge rank owns and whose times show when ranks waited, ordered by communicator and
+    /// Collectives of this merge rank with times that show when ranks waited, ordered by communicator and
     /// number.
     pub timed: Vec<MatchedCollective>,
     /// All processes that take part in collectives.
@@ -77,7 +77,7 @@ pub struct MatchedCollectives {
     pub absence: Option<RankAbsence>,
 }
 
-/// Calls of one merge rank in which ranks may have waited, and whose times are not compared.
+/// Calls of one merge rank in which ranks may have waited, and which are not compared.
 #[derive(Debug, Default)]
 pub struct UncomparedTime {
     /// Calls other than collectives, before and after the first synchronisation of each process.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// Longest gap between two polls that counts as waiting, ns.
 const MAX_POLL_GAP_NS: i64 = 100_000;
-/// Maximum number of threads of one process whose calls are summed up. Collectives of other threads have no own
+/// Maximum number of threads of one process with calls that are summed up. Collectives of other threads have no own
 /// time.
 const MAX_THREADS: usize = 1 << 12;
 /// Time in MPI in other threads is ignored up to the time that collectives span, divided by this.

@@ -33,7 +33,7 @@ pub struct JobParticipant {
     pub lacks_calls: bool,
     /// Whether its last calls may be missing, because it is still being recorded or its file is truncated.
     pub is_cut: bool,
-    /// Whether it has messages whose times are not compared.
+    /// Whether it has messages that are not compared by time.
     pub hides_messages: bool,
     /// Whether it calls MPI in several threads, so that its own times are not known.
     pub is_in_threads: bool,
@@ -43,7 +43,7 @@ pub struct JobParticipant {
     pub pid: i32,
     /// Host name of its node.
     pub host: String,
-    /// Clock domain whose clocks it read.
+    /// Clock domain of the clocks that it read.
     pub domain: ClockDomain,
 }
 

@@ -102,7 +102,7 @@ pub struct ProcessCollectives {
     pub is_cut: bool,
     /// Whether the process is still being recorded, so that later collectives may follow.
     pub is_running: bool,
-    /// Whether it has messages whose times are not compared.
+    /// Whether it has messages that are not compared by time.
     pub hides_messages: bool,
     /// Whether it calls MPI in several threads, so that its own times are not known.
     pub is_in_threads: bool,

@@ -40,7 +40,7 @@ struct FirstCollective {
 }
 
 /// Finds the end of start-up, ns of the job. The description lacks the wait time in collectives. `compared` are
-/// the collectives of this merge rank whose times can be compared.
+/// the collectives of this merge rank with comparable times.
 pub(super) fn find_start_up(
     comm: &impl Comm,
     clocks: &ParticipantClocks<'_>,

@@ -99,7 +99,7 @@ pub(super) struct TimingEvidence {
     pub(super) rejected: Vec<(usize, usize, RejectionReason)>,
 }
 
-/// Finds the domains whose calls were the same collectives. `rounds` are in order of time.
+/// Finds the domains with calls to the same collectives. `rounds` are in order of time.
 pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence {
     let mut found = TimingEvidence::default();
     if rounds.len() < MIN_CALLS {
@@ -120,7 +120,7 @@ pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence 
     found
 }
 
-/// Groups the domains whose exits are closer together than their entries.
+/// Groups the domains that are closer together at exits than at entries.
 fn close_together(
     rounds: &[TimedRound],
     domains: usize,

@@ -51,7 +51,7 @@ struct TimingDecision {
 }
 
 /// Splits calls of several domains that are not shown to be one collective. `unnumbered` are the communicators
-/// whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
+/// with calls that are matched by order alone, `contradicted` the number of their contradicted calls.
 pub(super) fn accept_by_timing(
     comm: &impl Comm,
     members: &JobMembers,
@@ -242,7 +242,7 @@ impl<'a> Domains<'a> {
         by_domain.into_iter().filter_map(stay).collect()
     }
 
-    /// Names the domains whose calls are not compared, with their ranks, and the domain with which they are not
+    /// Names the domains of calls that are not compared, with their ranks, and the domain with which they are not
     /// compared.
     fn describe(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };

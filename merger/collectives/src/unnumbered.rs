@@ -51,15 +51,15 @@ impl Brief {
 /// Differences between the unnumbered calls of processes.
 #[derive(Debug, Default)]
 pub(super) struct CallDifferences {
-    /// Communicators whose calls cannot be compared.
+    /// Communicators with calls that cannot be compared.
     pub(super) communicators: BTreeSet<u64>,
-    /// Participants whose calls on a communicator cannot be compared with those of the others.
+    /// Participants with calls on a communicator that cannot be compared with those of the others.
     pub(super) others: BTreeSet<(u32, u64)>,
     /// Number of calls that cannot be compared, of all processes.
     pub(super) calls: u64,
     /// One line for each of the first differences.
     pub(super) lines: Vec<String>,
-    /// All communicators whose calls are matched by their order alone.
+    /// All communicators with calls that are matched by their order alone.
     pub(super) unnumbered: BTreeSet<u64>,
     /// Communicators among `unnumbered` that have a name.
     pub(super) named: BTreeSet<u64>,

@@ -138,7 +138,7 @@ impl ProcessTimes {
     }
 }
 
-/// Calls that are or may be one collective, and whose times are not compared.
+/// Calls that are or may be one collective, and are not compared by time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UntimedCalls {
     pub(super) function: CollectiveFunction,

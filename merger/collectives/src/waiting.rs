@@ -47,7 +47,7 @@ pub(super) struct WaitParts {
     pub(super) passed_on_ns: i64,
     /// Wait time for a rank that worked or waited between two polls.
     pub(super) between_polls_ns: i64,
-    /// Wait time in collectives whose ranks entered within the error bound of the clocks.
+    /// Wait time in collectives that all ranks entered within the error bound of the clocks.
     pub(super) clocks_ns: i64,
     /// Wait time in collectives for which an own time is not known with certainty.
     pub(super) not_recorded: Option<(MissingCause, i64)>,
@@ -231,7 +231,7 @@ fn parts(
         WaitParts { rank, node, between_polls_ns: between_polls.unwrap_or(0), ..WaitParts::default() };
     let charged = rank.map_or(0, |rank| rank.waited_ns);
     let rest = all_waits.saturating_sub(parts.between_polls_ns).saturating_sub(charged);
-    // Ranks whose own time explains how late the last one entered.
+    // Ranks with an own time that explains how late the last one entered.
     let at = |entry: &Entry<'_>| entries.iter().position(|other| std::ptr::eq(other, entry));
     let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
     let is_late = |own: i64| own.saturating_sub(of_first).saturating_mul(2) >= apart;

@@ -123,7 +123,7 @@ impl Failure {
         Failure { vanished: inputs, ..Failure::new(Exit::Input, message) }
     }
 
-    /// Creates the failure of a rank whose message rank 0 prints.
+    /// Creates the failure of a rank if rank 0 prints its message.
     pub fn printed_by_rank_0(exit: Exit) -> Failure {
         Failure { scope: Scope::PrintedByRank0, ..Failure::new(exit, "rank 0 has printed the reason") }
     }

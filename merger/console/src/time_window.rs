@@ -27,10 +27,12 @@ pub struct TimeWindow {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     /// The text does not have two ends.
-    #[error("{0:?} is no window; write FROM..TO, as 10..20, 10.5.. or 2025-06-01T12:00:00Z..")]
+    #[error("{0:?} is not a window; write FROM..TO, as 10..20, 10.5.. or 2025-06-01T12:00:00Z..")]
     NoWindow(String),
     /// An end is not a time.
-    #[error("{0:?} is no time; write seconds since the job's first event, or a time as 2025-06-01T12:00:00Z")]
+    #[error(
+        "{0:?} is not a time; write seconds since the job's first event, or a time as 2025-06-01T12:00:00Z"
+    )]
     NoTime(String),
     /// No event can be in the window.
     #[error(

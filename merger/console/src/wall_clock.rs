@@ -10,7 +10,7 @@ pub struct WallClock(pub i64);
 
 /// A text that is not a wall-clock time with a date and an offset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no time; write it as 2025-06-01T12:00:00.5Z or 2025-06-01T14:00:00+02:00")]
+#[error("{0:?} is not a time; write it as 2025-06-01T12:00:00.5Z or 2025-06-01T14:00:00+02:00")]
 pub struct WallClockError(String);
 
 impl FromStr for WallClock {

@@ -1,7 +1,7 @@
 //! Output files of the merger's programs.
 //!
 //! While an output is written, it has another name and is locked ([`OutputLock`]). [`InterruptWatch`] removes
-//! unfinished outputs when a signal ends the program. [`OutputShare`] determines who may read the finished file.
+//! unfinished outputs when a signal ends the program. [`OutputShare`] determines the readers of the finished file.
 
 use rpd_console::Failure;
 use std::path::Path;
@@ -23,6 +23,6 @@ pub use share::OutputShare;
 /// With exit code [`Exit::Output`](rpd_console::Exit::Output).
 pub fn require_utf8(output: &Path) -> Result<(), Failure> {
     let failure =
-        || Failure::output(format!("{output:?}: this name is no UTF-8; choose another one with -o"));
+        || Failure::output(format!("{output:?}: this name is not UTF-8; choose another one with -o"));
     output.to_str().map(drop).ok_or_else(failure)
 }

@@ -1,7 +1,7 @@
 //! The report without a subcommand: which rank the others wait for, what that costs, and what cannot be told.
 
 use crate::clocks::ClockBounds;
-use crate::input::{ReportRun, input_words, shell_word};
+use crate::input::ReportRun;
 use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
 use crate::report::{NextCommand, Report, VerdictScreen};
@@ -9,6 +9,7 @@ use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_
 use rpd_calls::StepKind;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, shown_time};
+use rpd_shard::shell_words::{input_words, shell_word};
 
 /// Makes the report.
 pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {

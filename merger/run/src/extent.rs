@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 
-/// Tables whose rows have times, and the columns of start and end.
+/// Tables of rows with times, and the columns of start and end.
 const TIMED_TABLES: [(TableId, &[&str; 2]); 5] = [
     (rocpd::REGION, &["start", "end"]),
     (rocpd::SAMPLE, &["timestamp", "timestamp"]),

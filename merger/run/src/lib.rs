@@ -19,7 +19,7 @@ pub use tables::{IdRanges, RunTables};
 pub use units::{DRAWN_TABLES, RowUnit};
 
 use rpd_console::Failure;
-use rpd_rocpd::read::{Database, Space};
+use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_shard::model::TableId;
 use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::{BTreeSet, HashMap};
@@ -47,15 +47,15 @@ const VERSION_TAG: &str = "rpd.version";
 pub const FURTHER_SET: &str = "rpd.set";
 
 /// Returns whether rpd-merge wrote a table set.
-pub fn is_merged_set(space: &Space) -> bool {
-    space.tags.contains_key(VERSION_TAG) || space.tags.contains_key(FURTHER_SET)
+pub fn is_merged_set(set: &StoredTableSet) -> bool {
+    set.tags.contains_key(VERSION_TAG) || set.tags.contains_key(FURTHER_SET)
 }
 
 impl RunDatabase {
     /// Returns whether [`RunDatabase::open`] can read a file: a merged database with a single table set.
     pub fn is_merged(path: &Path) -> bool {
         Database::open(path).is_ok_and(
-            |database| matches!(database.spaces(), [space] if space.tags.contains_key(VERSION_TAG)),
+            |database| matches!(database.table_sets(), [set] if set.tags.contains_key(VERSION_TAG)),
         )
     }
 
@@ -70,8 +70,8 @@ impl RunDatabase {
         if let Some(damage) = tables.database().damage().first() {
             return Err(tables.failure(format_args!("{damage}; merge its inputs again")));
         }
-        match tables.database().spaces() {
-            [space] if space.tags.contains_key(VERSION_TAG) => {}
+        match tables.database().table_sets() {
+            [set] if set.tags.contains_key(VERSION_TAG) => {}
             [_] => return Err(tables.failure("no merge of rpd-merge; merge it first")),
             _ => {
                 return Err(

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Index of the table set. A merged database has a single one.
-const SPACE: usize = 0;
+const ONLY_TABLE_SET: usize = 0;
 /// Minimum number of pages that are read at once.
 const MIN_PIECE_PAGES: usize = 4;
 
@@ -60,7 +60,7 @@ impl IdRanges {
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }
 
-    /// Returns the places of rows whose keys are among these ids.
+    /// Returns the places of rows with keys among these ids.
     fn places(&self, keys: &Keys, len: usize) -> impl Iterator<Item = Range<usize>> {
         let below = move |id: i64| match keys {
             Keys::Dense(first) => usize::try_from(i128::from(id) - i128::from(*first)).unwrap_or(0).min(len),
@@ -105,8 +105,8 @@ impl OneTable {
 
 impl RunTables {
     pub(crate) fn new(mut database: Database) -> RunTables {
-        let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
-        let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
+        let tables = database.table_sets().get(ONLY_TABLE_SET).map_or(&[][..], |set| &set.tables);
+        let one = |(place, table): (usize, &rpd_rocpd::read::StoredTable)| {
             (table.table.id, OneTable::new(place, table.pieces.clone()))
         };
         let tables = tables.iter().enumerate().map(one).collect();
@@ -132,7 +132,11 @@ impl RunTables {
 
     /// Returns a metadata tag; empty if it is missing.
     pub fn tag(&self, name: &str) -> &str {
-        self.database.spaces().get(SPACE).and_then(|space| space.tags.get(name)).map_or("", String::as_str)
+        self.database
+            .table_sets()
+            .get(ONLY_TABLE_SET)
+            .and_then(|set| set.tags.get(name))
+            .map_or("", String::as_str)
     }
 
     /// Returns a failure that names the file.
@@ -234,7 +238,7 @@ impl RunTables {
         let Some(known) = self.tables.get(&table) else { return Ok(()) };
         let read = |number: usize| {
             let piece = known.pieces.get(*pieces.get(number)?)?;
-            Some((piece, self.database.rows(SPACE, known.place, piece, Wanted::Named(wanted))))
+            Some((piece, self.database.rows(ONLY_TABLE_SET, known.place, piece, Wanted::Named(wanted))))
         };
         let mut ahead = read(0);
         for number in 0..pieces.len() {
@@ -272,7 +276,7 @@ impl RunTables {
         wanted: &'static [&'static str],
         take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let rows = self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted));
+        let rows = self.database.rows(ONLY_TABLE_SET, table.place, piece, Wanted::Named(wanted));
         self.take_rows(table, piece, rows, wanted, take)
     }
 
@@ -288,8 +292,10 @@ impl RunTables {
         match rows {
             Ok(rows) => take(&rows),
             Err(error @ ReadError::TooLarge { .. }) => {
-                let smaller =
-                    self.database.smaller(SPACE, table.place, piece).map_err(|error| unreadable(&error))?;
+                let smaller = self
+                    .database
+                    .smaller(ONLY_TABLE_SET, table.place, piece)
+                    .map_err(|error| unreadable(&error))?;
                 if smaller.first() == Some(piece) {
                     return Err(unreadable(&error));
                 }

@@ -7,7 +7,7 @@ use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 
-/// Tables whose rows are drawn, in drawing order, and the tables joined with them.
+/// Tables of rows that are drawn, in drawing order, and the tables joined with them.
 pub const DRAWN_TABLES: [TableId; 7] = [
     rocpd::REGION,
     rocpd::SAMPLE,
@@ -29,7 +29,7 @@ const NAMING_TABLES: [TableId; 7] = [
     rocpd::TRACK,
 ];
 
-/// Returns the tables whose rows are divided into units.
+/// Returns the tables with rows that are divided into units.
 pub(crate) fn unit_tables() -> impl Iterator<Item = TableId> {
     DRAWN_TABLES.into_iter().chain(NAMING_TABLES).chain([rocpd::EVENT])
 }

@@ -1,4 +1,4 @@
-//! Finds files whose times are far from those of all others; mostly they belong to another run.
+//! Finds files with times far from those of all others; mostly they belong to another run.
 
 use super::job_clocks::JobClocks;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;

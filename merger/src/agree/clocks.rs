@@ -31,7 +31,7 @@ pub(crate) struct GatheredClocks {
 impl GatheredClocks {
     /// Gathers the clock records of all ranks.
     ///
-    /// The reference is the node of the lowest rank, or a domain of `preferred` if present, whose times cannot
+    /// The reference is the node of the lowest rank, or a domain of `preferred` if present, as its times cannot
     /// change.
     pub(crate) fn gather(
         comm: &impl Comm,

@@ -58,7 +58,7 @@ pub struct JobFindings {
     pub stopped: StoppedProcesses,
     /// How the commands ended.
     pub commands: CommandExits,
-    /// Profilers whose rows are missing.
+    /// Profilers with missing rows.
     pub profiler_losses: ProfilerLosses,
     /// Ranks that read the clocks of each domain, as far as known.
     pub ranks: RanksOfDomains,

@@ -77,9 +77,9 @@ pub struct JobClocks {
     pub violations: BTreeMap<ClockDomain, u64>,
     /// Result of the causality repair; `None` if it was not requested.
     pub repaired: Option<CausalityRepair>,
-    /// Number of discarded probe bursts, whose clocks cannot have shown such times.
+    /// Number of discarded probe bursts. Their clocks cannot have shown such times.
     pub impossible: u64,
-    /// For each domain whose node did not measure clocks, the log of one of its ranks that contains the reason, if
+    /// For each domain of a node that did not measure clocks, the log of one of its ranks that contains the reason, if
     /// any.
     pub logs: BTreeMap<ClockDomain, String>,
     /// Whether a clock file was given.
@@ -88,7 +88,7 @@ pub struct JobClocks {
     pub clock_file_notes: Vec<String>,
     /// Requested alignment method, as spelled on the command line.
     pub align: String,
-    /// Domain whose clock is the reference clock.
+    /// Domain of the reference clock.
     pub reference: ClockDomain,
     /// Clock of that domain: BOOTTIME, unless its inputs use another clock and contain no offset to BOOTTIME.
     pub clock: Clock,

@@ -80,8 +80,8 @@ fn thinned_bursts(bursts: Vec<TimedBurst>) -> Vec<TimedBurst> {
     thinned(bursts, MAX_BURSTS, |burst| burst.first, |burst| burst.round_trip)
 }
 
-/// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts whose
-/// times their clocks cannot have shown.
+/// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts with
+/// times that their clocks cannot have shown.
 pub(super) fn combine_observations(
     all: Vec<ObservationMessage>,
     observations: &mut ClockObservations,

@@ -37,7 +37,7 @@ pub(super) fn own_processes(input: &OpenInput, source: &InputSource) -> Vec<Proc
             set(source.first_process(), ProcessPlace { rank, pid: process.pid.into(), is_collector });
         }
         OpenInput::Database(open) => {
-            for found in open.space_of(source).map_or(&[][..], |space| &space.processes) {
+            for found in open.table_set_of(source).map_or(&[][..], |set| &set.processes) {
                 let rank = found.rank.filter(|_| !found.worker);
                 set(found.key, ProcessPlace { rank, pid: found.pid, is_collector: false });
             }

@@ -1,7 +1,7 @@
 //! Leases: a file that names the process which merges a run, and the time until which it may do so. File systems of
 //! clusters may lack locks, but they create a new file only once.
 
-use super::now;
+use super::status::now;
 use rpd_files::{EntryKind, EntryStat, HeldFolder, effective_uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

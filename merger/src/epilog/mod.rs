@@ -31,7 +31,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of checks whether another merge has ended.
 const MERGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// File that requests a merge by the site of the run whose folder contains it: `rpd-collect --ask-merge`.
+/// File in a run folder that asks the site to merge the run: `rpd-collect --ask-merge`.
 const WANTED_FILE: &str = "merge.wanted";
 
 /// A merge that no other process does at the same time. Only rank 0 holds the lease.

@@ -23,7 +23,7 @@ pub(crate) enum BuiltinString {
     RcclCategory,
     /// Name of the track that holds a thread's marks.
     MarkTrack,
-    /// Name of the track that holds the requests whose completion a thread observed.
+    /// Name of the track that holds the requests that a thread saw completed.
     RequestTrack,
     /// Category of communicators, both of MPI and of RCCL.
     CommunicatorCategory,
@@ -130,7 +130,7 @@ pub(super) const ARGS: [(&str, &str, &str); 20] = [
 ];
 /// Columns of [`ARGS`] with the stack id of another call. Their values in the output are known before the expansion.
 pub(crate) const STACK_ARGS: [&str; 2] = ["init_stack_id", "probe_stack_id"];
-/// C type of a stream, whose handle is written as an address.
+/// C type of a stream. Its handle is written as an address.
 const STREAM_TYPE: &str = "hipStream_t";
 /// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
@@ -138,9 +138,9 @@ const RCCL_PREFIX: &[u8] = b"nccl";
 /// Maximum bytes of a name that is repeated as an event's message; the collector records at most this much of a name.
 pub(super) const MESSAGE_LIMIT: usize = 4096;
 
-/// Tables whose rows become regions.
+/// Tables with rows that become regions.
 pub(crate) const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
-/// Tables whose rows become samples.
+/// Tables with rows that become samples.
 pub(crate) const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::COMMUNICATOR];
 
 /// Returns whether rows of this table are expanded.

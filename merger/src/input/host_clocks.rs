@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Time namespace of a process whose times a previous merge converted to job time. It is no clock of a node.
+/// Time namespace of a process with times that a previous merge converted to job time. It is not a clock of a node.
 pub(crate) const MERGED_TIME_NAMESPACE: u64 = u64::MAX;
 /// Prefix of the machine id of a node that no file names.
 const UNNAMED_PREFIX: &str = "unknown-";

@@ -14,7 +14,7 @@ const MAX_MEMBERSHIPS: usize = 256;
 pub(crate) struct CommunicatorSide {
     /// Name of the communicator.
     pub(crate) name: Box<str>,
-    /// 0 for the side whose leader has the lower rank in `MPI_COMM_WORLD`, 1 for the other one.
+    /// 0 for the side with the leader of the lower rank in `MPI_COMM_WORLD`, 1 for the other one.
     pub(crate) side: Option<u8>,
 }
 

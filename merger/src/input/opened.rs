@@ -3,7 +3,7 @@
 use crate::input::{BuiltinString, InputSource, SourcePiece, vanished_input};
 use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
-use rpd_rocpd::read::{Database, Piece, Space, Wanted};
+use rpd_rocpd::read::{Database, Piece, StoredTableSet, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::{Column, Local, Rows, Table, TableId, Value, rocpd};
@@ -47,7 +47,7 @@ pub(crate) struct OpenDatabase {
 #[derive(Debug)]
 pub(crate) struct StringPieces {
     /// Position of the table set in the file.
-    pub space: usize,
+    pub table_set: usize,
     /// Position of the table in the table set.
     pub table: usize,
     /// Pieces that the survey could read.
@@ -56,16 +56,16 @@ pub(crate) struct StringPieces {
 
 impl OpenDatabase {
     /// Returns the table set that a source was made from.
-    pub(crate) fn space_of(&self, source: &InputSource) -> Option<&Space> {
-        self.database.spaces().get(self.strings.get(source.string_table)?.space)
+    pub(crate) fn table_set_of(&self, source: &InputSource) -> Option<&StoredTableSet> {
+        self.database.table_sets().get(self.strings.get(source.string_table)?.table_set)
     }
 
     /// Calls `take` for each string of a string table.
     fn each_string_row(&self, table: usize, take: &mut TakeStringRow<'_>) -> Result<(), Failure> {
-        let Some(StringPieces { space, table, pieces }) = self.strings.get(table) else { return Ok(()) };
+        let Some(StringPieces { table_set, table, pieces }) = self.strings.get(table) else { return Ok(()) };
         let mut index = 0;
         for piece in pieces {
-            let rows = self.database.rows(*space, *table, piece, Wanted::All);
+            let rows = self.database.rows(*table_set, *table, piece, Wanted::All);
             let rows = rows.map_err(|error| vanished_input(self.database.path(), &error))?;
             let texts = rows.column("string");
             for i in 0..rows.len {
@@ -119,7 +119,7 @@ impl OpenInput {
             OpenInput::None => 0,
             OpenInput::Shard(shard) => shard_source_id(shard, &source.process),
             OpenInput::Database(open) => {
-                let guid = open.space_of(source).map_or("", |space| space.guid.as_str());
+                let guid = open.table_set_of(source).map_or("", |set| set.guid.as_str());
                 XxHash3_128::oneshot(guid.as_bytes())
             }
         }
@@ -129,8 +129,8 @@ impl OpenInput {
     pub(crate) fn has_processes(&self, source: &InputSource, piece: &SourcePiece) -> bool {
         match (piece, self) {
             (SourcePiece::Process, _) => true,
-            (SourcePiece::Rows { space, table, .. }, OpenInput::Database(open)) => {
-                let tables = open.database.spaces().get(*space).map_or(&[][..], |space| &space.tables);
+            (SourcePiece::Rows { table_set, table, .. }, OpenInput::Database(open)) => {
+                let tables = open.database.table_sets().get(*table_set).map_or(&[][..], |set| &set.tables);
                 tables.get(*table).is_some_and(|table| table.table.id == rocpd::INFO_PROCESS)
             }
             (SourcePiece::Tail, _) => {

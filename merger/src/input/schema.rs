@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const OLDEST: [u32; 3] = [3, 0, 0];
 /// Maximum number of tables that inputs may add.
 const MAX_CARRIED: usize = 1_000;
-/// Maximum number of different input schemas whose adopted tables are cached.
+/// Maximum number of different input schemas for which adopted tables are cached.
 const MAX_ADOPTED: usize = 64;
 
 /// Differences from the built-in tables; the same on all ranks.
@@ -120,7 +120,7 @@ pub struct JobSchema {
     pub version: [u32; 3],
     /// All tables, including native ones.
     pub schema: Schema,
-    /// Tables whose ids are assigned per source: all but strings and nodes, in merge order.
+    /// Tables with ids that are assigned per source: all but strings and nodes, in merge order.
     pub numbered: Vec<TableId>,
     /// Limit for stack ids of an input that need new numbers.
     pub stacks: StackIdLimit,

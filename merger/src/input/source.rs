@@ -300,7 +300,7 @@ pub(crate) enum SourcePiece {
     /// Rows of a database.
     Rows {
         /// Position of the table set in the file.
-        space: usize,
+        table_set: usize,
         /// Position of the table in the table set.
         table: usize,
         /// Range of rows in the table.

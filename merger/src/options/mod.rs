@@ -105,7 +105,7 @@ pub struct MergeArgs {
     /// the first input]
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// Who may read the output and the status of --epilog
+    /// Permission to read the output and the status of --epilog
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     pub share: OutputShare,
     /// How processes are distributed over tables

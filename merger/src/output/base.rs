@@ -48,6 +48,6 @@ impl BaseFile {
         }
         let shared = all_gather_counts(comm, &[u64::from(pages)])?;
         let pages = u32::try_from(shared[0][0]).map_err(Failure::damaged_message)?;
-        Ok(BaseFile { roots, next_page: LogicalPage::behind(pages) })
+        Ok(BaseFile { roots, next_page: LogicalPage::after(pages) })
     }
 }

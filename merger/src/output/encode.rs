@@ -72,7 +72,7 @@ pub(crate) struct EncodedUnit {
     pub pages: u64,
     /// Rows of the unit.
     pub written: WrittenRows,
-    /// Bytes of the inputs whose last unit this is.
+    /// Bytes of the inputs that end with this unit.
     pub finished: u64,
 }
 

@@ -8,12 +8,12 @@ use crate::input::{JobSchema, RowOrigin, shard_source_id};
 use crate::number::{ReplacedValues, SourceMap};
 use crate::output::rows::RowContext;
 use rpd_rocpd::Guid;
-use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
+use rpd_rocpd::read::{StoredTableSet, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
 use rpd_shard::model::{
     Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
 };
-use rpd_shard::record::{Clock, Exit};
+use rpd_shard::record::{Clock, ProcessExit};
 use serde_json::{Map, Value as Json, json};
 use signal_hook::low_level::signal_name;
 use std::path::Path;
@@ -26,9 +26,9 @@ pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let exit = process.exit.map(|exit| match exit {
-        Exit::Code(code) => json!({ "code": code }),
-        Exit::Signal(signal) => json!({ "signal": signal, "name": signal_name(signal) }),
-        Exit::Unknown => json!("unknown"),
+        ProcessExit::Code(code) => json!({ "code": code }),
+        ProcessExit::Signal(signal) => json!({ "signal": signal, "name": signal_name(signal) }),
+        ProcessExit::Unknown => json!("unknown"),
     });
     let extdata = json!({ "rpd": {
         "rank": process.rank,
@@ -104,7 +104,7 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
 pub(crate) fn complete_processes(
     rows: &mut Rows<Merged>,
     keys: &Keys,
-    (path, space): (&Path, &Space),
+    (path, set): (&Path, &StoredTableSet),
     map: &SourceMap<'_>,
     job: &RowContext<'_>,
 ) {
@@ -123,16 +123,16 @@ pub(crate) fn complete_processes(
             }
             return;
         }
-        let facts = space.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
-        let host = space.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
-        let alone = space.processes.len() == 1;
+        let facts = set.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
+        let host = set.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
+        let alone = set.processes.len() == 1;
         let mut noted = json!({
             "rank": facts.rank,
             "size": facts.size,
             "local_rank": facts.local_rank,
             "rank_from": facts.rank_from,
             "host": host,
-            "guid": space.guid,
+            "guid": set.guid,
             "clock": clock_note(Clock::Boottime, map, job),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });

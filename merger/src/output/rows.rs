@@ -163,8 +163,8 @@ impl<'a> RowMaker<'a> {
             (SourcePiece::Block(block, keys), OpenInput::Shard(shard)) => {
                 take_block(shard, block, keys.as_deref(), &map, &loaded.texts, &mut replaced, &mut count)?;
             }
-            (SourcePiece::Rows { space, table, piece }, OpenInput::Database(open)) => {
-                let rows = open.database.rows(*space, *table, piece, Wanted::All);
+            (SourcePiece::Rows { table_set, table, piece }, OpenInput::Database(open)) => {
+                let rows = open.database.rows(*table_set, *table, piece, Wanted::All);
                 let mut rows = rows.map_err(|error| vanished_input(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
@@ -172,7 +172,7 @@ impl<'a> RowMaker<'a> {
                 let keys = rows.keys.clone();
                 let mut merged = map.renumber(rows, RowOrigin::Stored, &mut replaced);
                 provenance::note_handles(&mut merged, &keys);
-                if let Some(found) = open.space_of(source)
+                if let Some(found) = open.table_set_of(source)
                     && merged.id() == rocpd::INFO_PROCESS
                 {
                     let origin = (open.database.path(), found);

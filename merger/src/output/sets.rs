@@ -84,7 +84,7 @@ impl TableSets {
 /// Returns the guid under which the process of a source was recorded.
 fn guid_of(input: &OpenInput, source: &InputSource) -> String {
     match input {
-        OpenInput::Database(open) => open.space_of(source).map_or(String::new(), |space| space.guid.clone()),
+        OpenInput::Database(open) => open.table_set_of(source).map_or(String::new(), |set| set.guid.clone()),
         _ => Guid::from_bits(input.id_of(source)).to_string(),
     }
 }

@@ -43,7 +43,7 @@ impl SizeLimit {
     /// # Errors
     /// [`Failure::output`] with both figures and the next step.
     pub(crate) fn check(&self, planned: u64, output: &Path) -> Result<(), Failure> {
-        let shown = output.display();
+        let path_text = output.display();
         if planned > self.bytes {
             let (planned, limit) = (Size(planned), Size(self.bytes));
             let allowed = match self.is_typed {
@@ -53,12 +53,12 @@ impl SizeLimit {
                 ),
             };
             return Err(Failure::output(format!(
-                "cannot write {shown}: it takes about {planned}, and {allowed}, or merge fewer inputs"
+                "cannot write {path_text}: it takes about {planned}, and {allowed}, or merge fewer inputs"
             )));
         }
         match free_bytes(output) {
             Some(free) if free < planned => Err(Failure::output(format!(
-                "cannot write {shown}: the disk is full before the merge ends: about {} are needed, {} are free; free \
+                "cannot write {path_text}: the disk is full before the merge ends: about {} are needed, {} are free; free \
                  some space, or choose an output on another disk with -o",
                 Size(planned),
                 Size(free),
@@ -85,7 +85,7 @@ pub(crate) fn free_bytes(output: &Path) -> Option<u64> {
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }
 
-/// Returns the folder whose file system contains an output.
+/// Returns the folder on the file system of an output.
 pub(crate) fn folder_of(output: &Path) -> PathBuf {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()

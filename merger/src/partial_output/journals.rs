@@ -67,7 +67,7 @@ fn remove_all(database: &Path) -> Result<(), Obstacle> {
 enum Obstacle {
     #[error("the names beside it cannot be looked up ({0})")]
     Folder(io::Error),
-    #[error("{} is no journal of SQLite, and SQLite would take it for one", .0.display())]
+    #[error("{} is not a journal of SQLite, and SQLite would take it for one", .0.display())]
     NoJournal(PathBuf),
     #[error("its journal {} cannot be read ({source})", journal.display())]
     Unreadable { journal: PathBuf, source: io::Error },

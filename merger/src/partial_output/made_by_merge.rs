@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Metadata tag of the run.
 const RUN_ID: &str = "rpd.run_id";
-/// Metadata tag of a database whose run was still being written: its ranks, and the time up to which they are
+/// Metadata tag of a database of a run that was still being written: its ranks, and the time up to which they are
 /// complete.
 pub(crate) const STILL_RUNNING: &str = "rpd.still_running";
 /// Bytes of the header of a SQLite database.
@@ -27,7 +27,7 @@ pub(crate) fn is_made_by_merge(path: &Path) -> bool {
 }
 
 /// Returns whether a file with the name of an unfinished output may be the remainder of a killed merge. SQLite writes
-/// the first page last. Without this page, only the lock of the merge (`was_locked`) shows whose file it was.
+/// the first page last. Without this page, only the lock of the merge (`was_locked`) shows that it was its file.
 pub(crate) fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
@@ -41,7 +41,7 @@ pub(crate) fn unfinished_run(path: &Path) -> Option<String> {
     }
     let database = Database::open(path).ok()?;
     let tags =
-        database.spaces().iter().map(|space| &space.tags).find(|tags| tags.contains_key(STILL_RUNNING))?;
+        database.table_sets().iter().map(|set| &set.tags).find(|tags| tags.contains_key(STILL_RUNNING))?;
     tags.get(RUN_ID).filter(|run| !run.is_empty()).cloned()
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn what_else(path: &Path) -> String {
         _ if header(path).is_some_and(|header| header.starts_with(MAGIC)) => {
             "is a SQLite database of somebody else"
         }
-        _ => "is no SQLite database",
+        _ => "is not a SQLite database",
     };
     what.to_owned()
 }
@@ -76,7 +76,7 @@ fn is_marked(header: &[u8; HEADER]) -> bool {
 pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
         Ok(Format::RocPd) => {
-            Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged_set))
+            Database::open(path).is_ok_and(|database| database.table_sets().iter().any(is_merged_set))
         }
         Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
         _ => false,

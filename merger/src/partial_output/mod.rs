@@ -103,7 +103,7 @@ impl PartialOutput {
         &self.path
     }
 
-    /// Removes what was written, because the merge restarts. A rank whose writing was interrupted may still write to
+    /// Removes what was written, because the merge restarts. A rank with interrupted writing may still write to
     /// the removed file.
     pub(crate) fn forget(&self) -> Result<(), Failure> {
         match remove_output(&self.path) {

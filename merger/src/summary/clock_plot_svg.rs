@@ -29,7 +29,7 @@ pub(super) struct ClockPicture {
     pub(super) reference: String,
     /// Curves, the most urgent ones first.
     pub(super) curves: Vec<ClockCurve>,
-    /// Lines about what is not drawn and why; all of the text if there are no curves.
+    /// Lines about clocks without a curve, with the reason; all of the text if there are no curves.
     pub(super) words: Vec<String>,
     /// Length of the job, s.
     pub(super) seconds: f64,

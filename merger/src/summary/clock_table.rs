@@ -16,7 +16,8 @@ const MAX_SHOWN_CLOCKS: usize = 12;
 const MAX_NAMES: usize = 4;
 
 /// Column headings; the first and the last column are left-aligned.
-const HEADINGS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
+const HEADINGS: [&str; COLUMNS] =
+    ["node", "offset (ns)", "drift (ppm)", "error bound", "certain", "aligned by"];
 const COLUMNS: usize = 6;
 
 impl MergeReport {
@@ -38,7 +39,7 @@ impl MergeReport {
         lines.extend(self.rest(&rest));
         lines.extend(self.unknown(&unknown, &names));
         let mut lines: Vec<_> = lines.into_iter().map(|line| ("clock", line)).collect();
-        lines.extend(self.legend(&shown).map(|text| ("bar", text)));
+        lines.extend(self.legend(&shown).map(|text| ("bound", text)));
         lines.extend(self.conversions(&names));
         lines
     }
@@ -120,7 +121,7 @@ impl MergeReport {
         let bars: Vec<i64> = rest.iter().filter_map(|place| self.clocks[*place].bar_ns).collect();
         let ends = bars.iter().min().zip(bars.iter().max());
         let bars = ends.map_or(String::new(), |(least, most)| {
-            format!(", bars from {} to {}", duration(*least), duration(*most))
+            format!(", error bounds from {} to {}", duration(*least), duration(*most))
         });
         (!rest.is_empty()).then(|| format!("and {} more{bars}; --json lists all", grouped(rest.len() as u64)))
     }
@@ -180,7 +181,9 @@ impl MergeReport {
             true => ", and never by more than is certain",
             false => "",
         };
-        has_bar.then(|| format!("times are off by no more than the bar in about 95 of 100 cases{certain}"))
+        has_bar.then(|| {
+            format!("times are off by no more than the error bound in about 95 of 100 cases{certain}")
+        })
     }
 
     /// Adds a note about nodes that no probes reach although other nodes are probed, and names the logs with the

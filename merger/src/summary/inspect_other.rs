@@ -4,9 +4,10 @@ use crate::input::listing::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
-use rpd_rocpd::read::{Database, Space};
+use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
+use rpd_shard::shell_words::path_word;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,19 +46,24 @@ pub(super) fn describe(path: &Path) -> Result<Option<Vec<String>>, Failure> {
 
 /// Describes a file of 0 bytes, and what to do next.
 fn empty(path: &Path) -> String {
-    let shown = path.display();
+    let path_text = path.display();
     if !is_shard(path) {
         return format!(
-            "{shown} is empty: its writer was killed before it wrote anything; inspect another file"
+            "{path_text} is empty: its writer was killed before it wrote anything; inspect another file"
         );
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!(
-        "{shown} is an empty shard: its collector was killed before it wrote the header; {} beside it may contain the reason, and \
+        "{path_text} is an empty shard: its collector was killed before it wrote the header; {} beside it may contain the reason, and \
          rpd-merge {} merges the other shards",
         path.with_extension("log").file_name().unwrap_or_default().display(),
-        folder.display()
+        typed(folder)
     )
+}
+
+/// Returns a path as a word of a shell command. A path that cannot be typed is called PATH.
+fn typed(path: &Path) -> String {
+    path_word(path).unwrap_or_else(|| "PATH".to_owned())
 }
 
 fn line(label: &str, text: impl AsRef<str>) -> String {
@@ -89,7 +95,7 @@ fn folder(path: &Path) -> Result<Vec<String>, Failure> {
 }
 
 fn run_folder(path: &Path, shards: &[PathBuf]) -> Vec<String> {
-    let (mut ranks, mut size, mut run, mut shown) = (BTreeSet::new(), 0, None, Vec::new());
+    let (mut ranks, mut size, mut run, mut shard_lines) = (BTreeSet::new(), 0, None, Vec::new());
     for shard_path in shards.iter().take(MAX_OPENED) {
         let opened = Shard::open(shard_path);
         if let Ok(shard) = &opened {
@@ -97,8 +103,8 @@ fn run_folder(path: &Path, shards: &[PathBuf]) -> Vec<String> {
             size = size.max(shard.identity.size.unwrap_or(0));
             run.get_or_insert_with(|| shard.identity.run_id.clone());
         }
-        if shown.len() < MAX_LINES {
-            shown.push(line("shard", shard_line(path, shard_path, opened.as_ref())));
+        if shard_lines.len() < MAX_LINES {
+            shard_lines.push(line("shard", shard_line(path, shard_path, opened.as_ref())));
         }
     }
     let run = run.map_or_else(|| "without a readable shard".to_owned(), |id| format!("of run {}", text(&id)));
@@ -107,12 +113,12 @@ fn run_folder(path: &Path, shards: &[PathBuf]) -> Vec<String> {
     let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}{of}", rank_ranges(&ranks)) };
     let shard_count = counted(shards.len() as u64, "shard");
     let mut lines = vec![line("folder", format!("{}: a folder {run}: {shard_count}{ranks}", path.display()))];
-    lines.append(&mut shown);
+    lines.append(&mut shard_lines);
     lines.extend(more(shards.len()));
     let merged = path.join(DEFAULT_OUTPUT);
     lines.push(match merged.exists() {
-        true => line("next", format!("it is merged: rpd-merge inspect {}", merged.display())),
-        false => line("next", format!("rpd-merge {}", path.display())),
+        true => line("next", format!("it is merged: rpd-merge inspect {}", typed(&merged))),
+        false => line("next", format!("rpd-merge {}", typed(path))),
     });
     lines
 }
@@ -139,49 +145,49 @@ fn output_root(path: &Path, runs: &[(&PathBuf, usize)]) -> Vec<String> {
     lines.extend(runs.iter().take(MAX_LINES).map(run));
     lines.extend(more(runs.len()));
     let first = runs.first().map_or(path, |(run, _)| run.as_path());
-    lines.push(line("next", format!("rpd-merge {}, or another one of them", first.display())));
+    lines.push(line("next", format!("rpd-merge {}, or another one of them", typed(first))));
     lines
 }
 
 fn folder_of_profiles(folder: &Path, files: &[(&PathBuf, Format)]) -> Vec<String> {
-    let shown = folder.display();
+    let path_text = folder.display();
     if files.is_empty() {
         let next = match has_log(folder) {
             true => "rank-*.log in it says why no shard is there",
             false => "record a program: rpd-collect -- COMMAND; or name another folder",
         };
         let what = "holds no run of rpd-collect and no file that rpd-merge reads";
-        return vec![line("folder", format!("{shown}: {what}")), line("next", next)];
+        return vec![line("folder", format!("{path_text}: {what}")), line("next", next)];
     }
     let found = counted(files.len() as u64, "file");
-    let mut lines = vec![line("folder", format!("{shown}: {found} that rpd-merge reads, and no shard"))];
+    let mut lines = vec![line("folder", format!("{path_text}: {found} that rpd-merge reads, and no shard"))];
     let file = |(path, format): &(&PathBuf, Format)| {
         let name = path.strip_prefix(folder).unwrap_or(path).display();
         line("file", format!("{name}: {}", name_of(*format)))
     };
     lines.extend(files.iter().take(MAX_LINES).map(file));
     lines.extend(more(files.len()));
-    lines.push(line("next", format!("rpd-merge {shown}")));
+    lines.push(line("next", format!("rpd-merge {}", typed(folder))));
     lines
 }
 
 fn database(path: &Path) -> Result<Vec<String>, Failure> {
     let database = Database::open(path).map_err(|error| Failure::input(error.to_string()))?;
-    let (spaces, shown) = (database.spaces(), path.display());
-    let processes = counted(spaces.iter().map(|space| space.processes.len() as u64).sum(), "process");
+    let (table_sets, path_text, word) = (database.table_sets(), path.display(), typed(path));
+    let processes = counted(table_sets.iter().map(|set| set.processes.len() as u64).sum(), "process");
     let ranks: BTreeSet<u32> =
-        spaces.iter().flat_map(|space| &space.processes).filter_map(|process| process.rank).collect();
+        table_sets.iter().flat_map(|set| &set.processes).filter_map(|process| process.rank).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", rank_ranges(&ranks)) };
     let bytes = database.bytes();
     let describe = |what: String| {
-        let database = line("database", format!("{shown} ({bytes} bytes): {what}"));
+        let database = line("database", format!("{path_text} ({bytes} bytes): {what}"));
         vec![database, line("processes", format!("{processes}{ranks}"))]
     };
-    let Some(merge) = spaces.iter().find(|space| is_merged_set(space)) else {
-        let [major, minor, patch] = spaces.first().map_or([0; 3], |space| space.version);
+    let Some(merge) = table_sets.iter().find(|set| is_merged_set(set)) else {
+        let [major, minor, patch] = table_sets.first().map_or([0; 3], |set| set.version);
         let mut lines = describe(format!("a RocPD database {major}.{minor}.{patch} of a profiler"));
-        lines.push(line("next", format!("rpd-merge {shown} -o trace.db")));
+        lines.push(line("next", format!("rpd-merge {word} -o trace.db")));
         return Ok(lines);
     };
     let of_run = match tag(merge, "rpd.run_id") {
@@ -196,19 +202,17 @@ fn database(path: &Path) -> Result<Vec<String>, Failure> {
         let value = tag(merge, name);
         lines.extend((!matches!(value.as_str(), "" | "[]")).then(|| line(label, value)));
     }
-    lines.push(line(
-        "next",
-        format!("sqlite3 {shown} 'SELECT * FROM top LIMIT 15' shows where the time went"),
-    ));
-    lines.push(line("next", format!("rpd-merge --split-by-time 4 {shown} draws it for ui.perfetto.dev")));
+    lines
+        .push(line("next", format!("sqlite3 {word} 'SELECT * FROM top LIMIT 15' shows where the time went")));
+    lines.push(line("next", format!("rpd-merge --split-by-time 4 {word} draws it for ui.perfetto.dev")));
     Ok(lines)
 }
 
 fn profile(path: &Path, format: Format) -> Vec<String> {
-    let (shown, bytes) = (path.display(), fs::metadata(path).map_or(0, |found| found.len()));
+    let (path_text, bytes) = (path.display(), fs::metadata(path).map_or(0, |found| found.len()));
     vec![
-        line("file", format!("{shown} ({bytes} bytes): {}", name_of(format))),
-        line("next", format!("rpd-merge {shown} -o trace.db")),
+        line("file", format!("{path_text} ({bytes} bytes): {}", name_of(format))),
+        line("next", format!("rpd-merge {} -o trace.db", typed(path))),
     ]
 }
 
@@ -230,8 +234,8 @@ fn more(all: usize) -> Option<String> {
     Some(line("", format!("and {more} more")))
 }
 
-fn tag(space: &Space, name: &str) -> String {
-    space.tags.get(name).map_or_else(String::new, |value| text(value))
+fn tag(set: &StoredTableSet, name: &str) -> String {
+    set.tags.get(name).map_or_else(String::new, |value| text(value))
 }
 
 /// Shortens a text from a file.

@@ -27,7 +27,7 @@ pub struct LossRow {
     /// Why the file is not used, or why a profiler left no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The profiler whose rows are missing.
+    /// The profiler with the missing rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profiler: Option<String>,
     /// Ranks without the profiler's rows, ascending.

@@ -50,7 +50,7 @@ pub struct MergeReport {
     pub nodes: usize,
     /// Ranks that should have been recorded, but that no input contains.
     pub missing_ranks: Vec<u32>,
-    /// Ranks whose processes called no recorded function.
+    /// Ranks of processes that called no recorded function.
     pub silent_ranks: Vec<u32>,
     /// Ranks for which two collectors wrote a shard.
     pub repeated_ranks: Vec<u32>,
@@ -132,7 +132,7 @@ pub struct MergeReport {
     /// Whether no rank recorded an event.
     #[serde(skip)]
     nothing_seen: bool,
-    /// Whether the only input is a previous merge, whose clock report is adopted.
+    /// Whether the only input is a previous merge: its clock report is adopted.
     #[serde(skip)]
     pub(super) merged_before: bool,
     /// Whether a clock file was given.

@@ -150,7 +150,7 @@ pub(super) fn read(file: File) -> Result<StoredIndex, String> {
     let mut text = Vec::new();
     file.take(MAX_INDEX_BYTES).read_to_end(&mut text).map_err(|error| error.to_string())?;
     let index: StoredIndex =
-        serde_json::from_slice(&text).map_err(|error| format!("it is no index of a trace ({error})"))?;
+        serde_json::from_slice(&text).map_err(|error| format!("it is not an index of a trace ({error})"))?;
     match index.version {
         VERSION => Ok(index),
         version => Err(format!("its version is {version}, and this rpd-merge knows {VERSION}")),

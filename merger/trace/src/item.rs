@@ -265,7 +265,7 @@ impl TextTable {
 /// The part of the database that is drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceSelection {
-    /// Ranks whose processes are drawn; `None` for all. Processes without a rank are always drawn.
+    /// Ranks of processes that are drawn; `None` for all. Processes without a rank are always drawn.
     pub ranks: Option<Vec<RangeInclusive<u32>>>,
     /// Items that are excluded.
     pub exclude: Vec<ItemExclusion>,
@@ -357,9 +357,9 @@ pub struct UnitFacts {
     pub backward: u64,
     /// Regions that were recognised as calls of a collective and connected with those of other ranks.
     pub collectives: u64,
-    /// Rows whose event is missing. They are drawn without category, args and flows.
+    /// Rows with a missing event. They are drawn without category, args and flows.
     pub without_event: u64,
-    /// Rows whose thread, agent, stream, queue or track is missing. They are drawn on a separate track.
+    /// Rows with a missing thread, agent, stream, queue or track. They are drawn on a separate track.
     pub without_track: u64,
     /// Texts that were not UTF-8. U+FFFD replaces the invalid bytes.
     pub mended: u64,

@@ -83,7 +83,7 @@ pub fn draw_trace(
     let mut cutter = SliceCutter::new(request, &whole, histogram, event_bytes, described);
     let mut windows = cutter.first_slices();
 
-    // 3. Items are encoded as pieces of files, whose lengths are then known.
+    // 3. Items are encoded as pieces of files of then known lengths.
     let (frame, encoded, parts) = loop {
         let frame = FileFrame { format, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", units.bytes());

@@ -98,7 +98,8 @@ impl WrittenTrace {
 
     /// Returns the trace that was written to a path: a file with any name, or a folder with an index.
     pub fn of(path: &Path) -> Result<WrittenTrace, Failure> {
-        let missing = || Failure::input(format!("{} is no trace; name one, or its folder", path.display()));
+        let missing =
+            || Failure::input(format!("{} is not a trace; name one, or its folder", path.display()));
         if path.is_dir() {
             return WrittenTrace::at(path)?.ok_or_else(missing);
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// End of a reason whose rows are not in the files.
+/// End of a reason why rows are not in the files.
 const NOT_DRAWN_SUFFIX: &str = ": not drawn";
 /// End of a reason for rows that options exclude.
 const EXCLUDED_SUFFIX: &str = "left out, as chosen";

@@ -81,12 +81,12 @@ impl TraceTarget {
         let output = if output.as_os_str().is_empty() { Path::new(".") } else { output };
         let suffix = request.format.file_suffix();
         require_utf8(output)?;
-        let shown = output.display();
+        let path_text = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_folder || request.split != TraceSplit::Whole {
             if fs::metadata(output).is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
-                    "{shown} is a file, and a trace that is split has several; name a folder with -o"
+                    "{path_text} is a file, and a trace that is split has several; name a folder with -o"
                 )));
             }
             // Existing traces are checked later, after the remains of a killed run are removed.
@@ -102,23 +102,25 @@ impl TraceTarget {
             TraceFormat::Perfetto => &[".json", ".json.gz"],
         };
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::usage(format!("{shown} is no name of a file; choose another one with -o")));
+            return Err(Failure::usage(format!(
+                "{path_text} is not the name of a file; choose another one with -o"
+            )));
         };
         if let Some(other) = others.iter().find(|suffix| name.ends_with(*suffix)) {
             return Err(Failure::usage(format!(
-                "{shown} is named {other}, and this trace is {suffix}; change the name or --format"
+                "{path_text} is named {other}, and this trace is {suffix}; change the name or --format"
             )));
         }
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
                 return Err(Failure::output(format!(
-                    "{shown} is there already; use --force to overwrite it, or -o for another place"
+                    "{path_text} is there already; use --force to overwrite it, or -o for another place"
                 )));
             }
             Ok(found) if !found.is_file() || found.len() > 0 && !TraceFormat::is_ours(output) => {
                 return Err(Failure::output(format!(
-                    "{shown} is no trace: --force overwrites nothing else; remove it yourself, or use -o"
+                    "{path_text} is not a trace, and --force overwrites nothing else; remove it yourself, or use -o"
                 )));
             }
             Ok(_) => {}
@@ -153,7 +155,7 @@ impl TraceTarget {
 
     fn refuse_older_set(&self) -> Result<(), Failure> {
         let index = self.folder.join(INDEX);
-        let shown = self.folder.display();
+        let path_text = self.folder.display();
         if index.exists() && !super::index::is_ours(&index) {
             return Err(Failure::output(format!(
                 "{} was not written by rpd-merge; choose another folder with -o",
@@ -174,7 +176,7 @@ impl TraceTarget {
         }
         match older.first() {
             Some(older) if !self.force => Err(Failure::output(format!(
-                "{shown} holds a trace already ({}); use --force to replace it, or -o for another place",
+                "{path_text} holds a trace already ({}); use --force to replace it, or -o for another place",
                 older.file_name().unwrap_or_default().to_string_lossy()
             ))),
             _ => Ok(()),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// See [`WrittenTrace::PERFETTO_PORT`].
 const PERFETTO_PORT: u16 = WrittenTrace::PERFETTO_PORT;
-/// The only origin whose scripts may read the answers.
+/// The only origin with scripts that may read the answers.
 const ORIGIN: &str = "https://ui.perfetto.dev";
 /// Maximum size of a request, bytes.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
@@ -324,7 +324,7 @@ mod tests {
                 if answer.ends_with(BYTES) {
                     break;
                 }
-                assert!(Instant::now() < until, "those who say nothing keep others out");
+                assert!(Instant::now() < until, "silent clients keep others out");
                 thread::sleep(Duration::from_millis(100));
             }
             drop(waiting);

@@ -199,7 +199,8 @@ fn size_option(bytes: u64) -> String {
 /// Formats a size for an option, rounded down.
 fn size_option_below(bytes: u64) -> String {
     match bytes {
-        0..0x100_0000 => format!("{}K", bytes >> 10),
+        0..0x400 => bytes.max(1).to_string(),
+        0x400..0x100_0000 => format!("{}K", bytes >> 10),
         _ => format!("{}M", bytes >> 20),
     }
 }

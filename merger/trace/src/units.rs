@@ -199,7 +199,7 @@ pub(super) fn description_bytes<'a>(
     Ok(all_gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
-/// Returns the units of a rank. A unit belongs to the rank whose share of all rows contains its middle.
+/// Returns the units of a rank. A unit belongs to the rank with the share of all rows that contains its middle.
 fn share_units(weights: &[u64], rank: usize, ranks: usize) -> Range<usize> {
     let weights = weights.iter().map(|weight| u128::from((*weight).max(1)));
     let total: u128 = weights.clone().sum();

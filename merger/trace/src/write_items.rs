@@ -36,7 +36,7 @@ pub(super) trait SliceWriter {
     fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber);
     /// Returns the number of bytes that are ready to be taken.
     fn bytes(&self) -> usize;
-    /// Returns the bytes so far and continues in `empty`, whose memory is reused.
+    /// Returns the bytes so far and continues in `empty` to reuse its memory.
     fn take(&mut self, empty: Vec<u8>) -> Vec<u8>;
     /// Returns the number of texts that were not written unchanged since the start.
     fn mended(&self) -> u64;

@@ -20,7 +20,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use inputs::Inputs;
 use rpd_tests::harness::{binary, repository};
-use rpd_tests::measure::{RatioInterval, machine, median};
+use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -53,13 +53,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("against: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("against", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

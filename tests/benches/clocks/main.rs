@@ -1,4 +1,4 @@
-//! How far off the times of a merge are, over many jobs whose clocks are known, beside simpler methods.
+//! How far off the times of a merge are, over many jobs with known clocks, beside simpler methods.
 //!
 //! ```text
 //! ci/bench clocks [--seeds N] [--first-seed N] [--nodes N] [--seconds A,B] [--noise A,B] [--only TEXT]

@@ -16,6 +16,7 @@ use flate2::write::GzEncoder;
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
 use rpd_tests::harness::repository;
+use rpd_tests::measure::exit_code;
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
 use std::fs::File;
@@ -48,13 +49,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kineto: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("kineto", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Who takes part, and one turn of each.
+//! The contestants, and one turn of each.
 
 use crate::checks::{Checked, checked};
 use crate::inputs::Inputs;

@@ -23,6 +23,7 @@ use clap::Parser;
 use contest::{Contest, contestants};
 use inputs::Inputs;
 use rpd_tests::harness::repository;
+use rpd_tests::measure::exit_code;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,13 +50,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("merge: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("merge", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -114,7 +114,7 @@ impl Bench {
             for ranks in RANKS {
                 let load = load();
                 let mut found = [[f64::NAN; 2]; 2];
-                // Who comes first has no advantage over all rounds.
+                // The first one has no advantage over all rounds.
                 for traced in [number % 2 == 1, number % 2 == 0] {
                     found[usize::from(traced)] = self.sum(&program, ranks, traced)?;
                 }

@@ -82,7 +82,7 @@ pub(crate) struct Lap {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Checked {
     pub(crate) slices: u64,
-    /// Before compression, and behind it.
+    /// Before and after compression.
     pub(crate) raw_bytes: u64,
     pub(crate) bytes: u64,
     /// Of all files.

@@ -1,4 +1,4 @@
-//! A job whose spans look like those of a training run: calls within calls, of very different lengths.
+//! A job with spans like those of a training run: calls within calls, of very different lengths.
 
 use rpd_perfetto::{
     ChildOrder, Edge, Overlaps, Sequence, Span, Thread, Timeline, Timestamp, Track, TrackId, TrackKind,
@@ -116,7 +116,7 @@ impl Calls {
     }
 }
 
-/// Writes the tracks of a process, whose number counts from 1.
+/// Writes the tracks of a process; its number counts from 1.
 pub(crate) fn describe(number: u32, threads: &[Calls], sequence: &mut Sequence) {
     let parent = TrackId(number.into());
     let pid = number as i32;

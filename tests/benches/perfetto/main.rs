@@ -9,7 +9,7 @@
 //!
 //! Of rpd-merge, on a synthetic run of eight ranks that it has merged before, and once from the shards of the run: time,
 //! slices/s, slices/s per core (by CPU time), and memory, alone with one and two threads, and under mpirun with one and two
-//! ranks of a thread; with and without annotations; as one file and as 32. Bytes per slice before and behind gzip; what
+//! ranks of a thread; with and without annotations; as one file and as 32. Bytes per slice before and after gzip; what
 //! other levels of gzip would make of the same packets; which part of the CPU time is reading, gzip and the rest; and how
 //! long Perfetto's own trace processor takes to load the file.
 //!
@@ -26,6 +26,7 @@ mod stages;
 use clap::{Parser, ValueEnum};
 use command::{Inputs, contestants};
 use rpd_tests::harness::repository;
+use rpd_tests::measure::exit_code;
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
 use std::path::PathBuf;
@@ -62,13 +63,7 @@ enum Only {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("perfetto: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("perfetto", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! How far off the times of real runs are: real collectors on emulated nodes, whose true offsets are known.
+//! How far off the times of real runs are: real collectors on emulated nodes with known true offsets.
 //!
 //! ```text
 //! ci/bench real-clocks [--before BIN] [--clocks N] [--minutes N] [--folder DIR]

@@ -10,7 +10,7 @@
 
 use clap::Parser;
 use rpd_tests::harness::{Job, binary, repository, rpd_merge};
-use rpd_tests::measure::{RatioInterval, machine, median};
+use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
 use rusqlite::{Connection, OpenFlags};
 use std::error::Error;
@@ -80,13 +80,7 @@ const CONTESTANTS: [(Contestant, &str); 3] = [
 ];
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("report: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("report", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -18,6 +18,7 @@ mod ways;
 use clap::Parser;
 use inputs::Inputs;
 use rpd_tests::harness::{mpi_missing, repository};
+use rpd_tests::measure::exit_code;
 use rpd_tests::synthetic::SyntheticRun;
 use std::error::Error;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ struct Arguments {
     /// Calls, ranges and marks of each rank; dispatches, copies and what they are about come on top
     #[arg(long, default_value_t = 100)]
     events: usize,
-    /// Ranks whose databases SQLite alone puts into one
+    /// Ranks of databases that SQLite alone puts into one
     #[arg(long)]
     databases: Option<u32>,
     /// Where inputs and outputs are written; a folder in it, which is removed [default: target/bench-scale]
@@ -49,13 +50,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("scale: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("scale", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

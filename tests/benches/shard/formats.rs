@@ -74,7 +74,7 @@ fn shard_of<E: Event>(events: &[E]) -> Result<Vec<u8>, rpd_shard::WriteError> {
     shard.finish()
 }
 
-/// The fields, 8 bytes each, one struct behind the other.
+/// The fields, 8 bytes each, one struct after the other.
 pub(crate) struct RawStructs;
 
 /// Blocks: number of bytes before and after compression, then the bytes.

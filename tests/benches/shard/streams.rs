@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const THREADS: usize = 8;
 /// Different names of ranges.
 pub(crate) const NAMES: usize = 40;
-/// MPI functions and communicators, behind the names of ranges.
+/// MPI functions and communicators, after the names of ranges.
 const FUNCTIONS: i64 = 6;
 
 /// A plain event struct.
@@ -149,7 +149,7 @@ pub(crate) fn ranges(count: usize) -> Vec<Range> {
         .collect();
     let mut stack = 0;
     while out.len() < count {
-        // The thread that is furthest behind goes on: threads run side by side.
+        // The thread with the earliest time goes on: threads run side by side.
         let tid = (0..THREADS).min_by_key(|thread| threads[*thread].now).unwrap_or(0);
         let thread = &mut threads[tid];
         let step = thread.program[thread.at];

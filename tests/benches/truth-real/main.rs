@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Reports on runs whose slow rank is known
+/// Reports on runs with a known slow rank
 #[derive(Parser)]
 #[command(name = "ci/bench truth-real")]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! What the analysis of waits says about programs whose cause of waiting is known, over many seeds.
+//! What the analysis of waits says about programs with a known cause of waiting, over many seeds.
 //!
 //! ```text
 //! ci/bench truth [--seeds N] [--first-seed N] [--only TEXT] [--minutes N] [--large] [--results FILE]
@@ -14,6 +14,7 @@ mod table;
 use clap::Parser;
 use results::{AnswerKey, AnswerLine, ResultsFile};
 use rpd_tests::harness::repository;
+use rpd_tests::measure::exit_code;
 use rpd_tests::truth::{RecordTreatment, Scenario, ScenarioKind, ScenarioSize, judge};
 use std::error::Error;
 use std::path::PathBuf;
@@ -52,13 +53,7 @@ const LARGE_RANKS: u32 = 4_096;
 const LARGE_NODE: u32 = 64;
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("truth: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("truth", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -28,7 +28,7 @@ pub(crate) fn print(lines: &[AnswerLine]) {
     print_others(lines);
 }
 
-/// Prints what is not right, with its seeds.
+/// Prints the wrong results, with their seeds.
 fn print_others(lines: &[AnswerLine]) {
     let mut seeds: BTreeMap<[&str; 4], Vec<u64>> = BTreeMap::new();
     let is_right =

@@ -1,4 +1,4 @@
-//! Jobs whose clocks are known: what a collector would observe of them, and the truth.
+//! Jobs with known clocks: what a collector would observe of them, and the truth.
 //!
 //! * [`ClockScenario`] says what is wrong with clocks, network and ranks;
 //! * [`Job`] is one such job, from a seed.

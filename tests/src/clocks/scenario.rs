@@ -35,7 +35,7 @@ pub struct ClockScenario {
 pub enum NoiseLevel {
     /// Queues in the network. Kernels note when packets arrive.
     Quiet,
-    /// Programs note when packets arrive, on nodes whose cores are busy: they wait for a core in every fifth burst, all
+    /// Programs note when packets arrive, on nodes with busy cores: they wait for a core in every fifth burst, all
     /// probes of a burst are off by the same, the last one by more, and ranks leave collectives up to 23 ms apart.
     Busy,
     /// Kernels note when packets arrive, from cards that hold each packet back for up to 50 us; some nodes leave
@@ -57,7 +57,7 @@ impl NoiseLevel {
     }
 }
 
-/// Who is probed.
+/// The nodes that are probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeRate {
     /// All nodes.

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 /// Content of a database: per table the contents of its rows, sorted.
 pub type DatabaseContent = BTreeMap<String, Vec<String>>;
 
-/// Tables whose rows own an event.
+/// Tables with rows that own an event.
 const OWNERS: [&str; 7] = [
     "rocpd_region",
     "rocpd_sample",

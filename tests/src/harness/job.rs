@@ -96,7 +96,7 @@ impl Job {
         self
     }
 
-    /// The same command behind another one: `PROGRAM LEADING_ARGS... COMMAND...`.
+    /// The same command as arguments of another one: `PROGRAM LEADING_ARGS... COMMAND...`.
     #[must_use]
     pub fn wrapped(mut self, program: &str, leading_args: &[&str]) -> Job {
         let inner = std::mem::replace(&mut self.program, program.into());

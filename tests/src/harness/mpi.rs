@@ -24,7 +24,7 @@ pub fn mpirun(ranks: usize) -> Job {
         // The transports with which start-up never failed.
         .env("OMPI_MCA_pml", "ob1")
         .env("OMPI_MCA_btl", "tcp,self")
-        // More ranks than cores: who waits shall not spin.
+        // More ranks than cores: a waiting rank shall not spin.
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
     job.failed_to_start = Some(JobOutcome::failed_to_start);
     job

@@ -8,6 +8,20 @@ pub use interval::{ProportionInterval, RatioInterval};
 pub use machine::machine;
 pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
 
+use std::error::Error;
+use std::process::ExitCode;
+
+/// The exit code of a benchmark. Prints the error of a failed one.
+pub fn exit_code(benchmark: &str, outcome: Result<(), Box<dyn Error>>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{benchmark}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The median of some values, NaN where there are none.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();

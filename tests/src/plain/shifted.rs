@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const STACKS: i64 = 1 << 32;
 
 /// All inputs in one set of tables: `INSERT .. SELECT` with the ids, and the columns that refer to
-/// them, moved behind those of the inputs before. Strings and nodes are kept as often as they come, and
+/// them, moved after those of the inputs before. Strings and nodes are kept as often as they come, and
 /// ids inside JSON as they are: SQL alone does not know them.
 pub fn shifted(inputs: &[PathBuf], path: &Path) -> Result<()> {
     let output = create(path)?;

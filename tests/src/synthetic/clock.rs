@@ -3,7 +3,7 @@ use rpd_shard::record::{ClockDomain, ClockSet};
 
 /// True job time at which runs begin, ns.
 pub const RUN_START: i64 = 1_000_000_000_000;
-/// `CLOCK_REALTIME` at true time 0 on a node whose anchor has no error.
+/// `CLOCK_REALTIME` at true time 0 on a node with an exact anchor.
 const WALL_AT_ZERO: i64 = 1_760_000_000_000_000_000;
 /// Time between two clock sets.
 const SET_PERIOD: i64 = 5_000_000_000;

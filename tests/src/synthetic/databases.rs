@@ -25,14 +25,9 @@ pub fn write_rocpd(run: &Run, dir: &Path) -> io::Result<Vec<PathBuf>> {
     run.processes().map(file_of).collect()
 }
 
-fn write(run: &Run, process: &PlannedProcess, path: &Path) -> rusqlite::Result<()> {
-    let bits = u128::from(run.config.seed) << 64 | u128::from(process.rank) << 8 | u128::from(process.source);
-    let guid = Guid::from_bits(bits);
-    let database = Connection::open(path)?;
-    database.execute_batch(
-        "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;",
-    )?;
-    database.execute_batch(&schema::create_all(&guid))?;
+/// Creates the tables, the views and the metadata of an empty database.
+pub(super) fn create_tables(database: &Connection, guid: &Guid) -> rusqlite::Result<()> {
+    database.execute_batch(&schema::create_all(guid))?;
     let suffix = guid.suffix();
     let [major, minor, patch] = schema::VERSION.map(|v| v.to_string());
     let tags = [
@@ -47,6 +42,18 @@ fn write(run: &Run, process: &PlannedProcess, path: &Path) -> rusqlite::Result<(
     for (tag, value) in tags {
         database.execute(&sql, params![tag, value])?;
     }
+    Ok(())
+}
+
+fn write(run: &Run, process: &PlannedProcess, path: &Path) -> rusqlite::Result<()> {
+    let bits = u128::from(run.config.seed) << 64 | u128::from(process.rank) << 8 | u128::from(process.source);
+    let guid = Guid::from_bits(bits);
+    let database = Connection::open(path)?;
+    database.execute_batch(
+        "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;",
+    )?;
+    create_tables(&database, &guid)?;
+    let suffix = guid.suffix();
 
     let rows = expand(&run.rows(process));
     let mut handles = Handles::new(run, process, &rows);

@@ -1,4 +1,4 @@
-//! Synthetic runs: jobs whose every row, clock and name is made up from a seed, and therefore known.
+//! Synthetic runs: jobs in which every row, clock and name is made up from a seed, and therefore known.
 //!
 //! ```text
 //! SyntheticRun --plan()--> Run: nodes with their clocks, ranks, processes

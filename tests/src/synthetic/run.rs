@@ -60,7 +60,7 @@ impl Default for SyntheticRun {
     }
 }
 
-/// A run: who took part, on which clocks. [`Run::rows`] has what they did.
+/// A run: its processes and their clocks. [`Run::rows`] has what they did.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// What it was made from.

@@ -5,7 +5,7 @@ use super::process::ProcessRows;
 use super::run::{ModelRank, PlannedProcess, Run};
 use rpd_shard::file::folder_of_ranks;
 use rpd_shard::model::{TableId, Value, native, rocpd};
-use rpd_shard::record::{Clock, ClockSet, Exit, ProbeBurst, Process, RunIdentity};
+use rpd_shard::record::{Clock, ClockSet, ProbeBurst, Process, ProcessExit, RunIdentity};
 use rpd_shard::{ShardWriter, WriteError};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -66,7 +66,7 @@ pub fn process_record(run: &Run, process: &PlannedProcess) -> Process {
         last_seen: Some(node.clock.local(RUN_START + run.length())),
         command: format!("python3 train.py --rank {rank}"),
         environment: vec![("OMPI_COMM_WORLD_RANK".into(), rank.to_string())],
-        exit: Some(Exit::Code(0)),
+        exit: Some(ProcessExit::Code(0)),
     }
 }
 
@@ -92,7 +92,7 @@ pub fn write_shard<W: Write>(run: &Run, rank: &ModelRank, sink: W) -> Result<W, 
     write_shard_that_saw(run, rank, &ObservedClocks::of(run, rank), sink)
 }
 
-/// Writes the shard of a rank whose collector saw this of the clocks.
+/// Writes the shard of a rank with a collector that saw this of the clocks.
 pub fn write_shard_that_saw<W: Write>(
     run: &Run,
     rank: &ModelRank,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// A member that has entered: rank of the job, its request, time of the entry, ns.
 type Arrival = (u32, usize, i64);
 
-/// A member whose collective is complete.
+/// A member of a complete collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CompletedMember {
     pub(super) rank: u32,

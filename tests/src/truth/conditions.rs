@@ -65,7 +65,7 @@ pub struct RunConditions {
     pub network: Network,
 }
 
-/// Numbers whose sum is nearly normal.
+/// Numbers with a nearly normal sum.
 const SUMMANDS: u32 = 12;
 
 impl RunConditions {

@@ -33,7 +33,7 @@ pub enum ScenarioKind {
     ReduceBroadcast,
     /// 12: ranks that start at different times.
     StartUp,
-    /// 16: a node whose ranks are all slow.
+    /// 16: a node on which all ranks are slow.
     SlowNode,
     /// 17: another slow rank in each step.
     Alternating,

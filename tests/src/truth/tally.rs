@@ -26,7 +26,7 @@ pub struct AnswerTally {
     pub ranges: (u64, u64),
     /// Answers with the right pattern, of those that name something.
     pub patterns: (u64, u64),
-    /// Answers whose interval contains the true gain, of those that state one.
+    /// Answers with an interval that contains the true gain, of those that state one.
     pub covered: (u64, u64),
     /// Errors of stated gains as shares of the run.
     pub gain_errors: Vec<f64>,

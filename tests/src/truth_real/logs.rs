@@ -48,7 +48,7 @@ pub struct LoggedCall {
     /// Number of the collective on the communicator.
     #[serde(default)]
     pub number: u32,
-    /// Ranks for whose calls of the collective it may wait.
+    /// Ranks that it may wait for in the collective.
     #[serde(default)]
     pub waits_for: Vec<u32>,
 }

@@ -47,7 +47,7 @@ impl Recorder {
         let mut clusters = BTreeMap::new();
         for nodes in sizes {
             if let std::collections::btree_map::Entry::Vacant(place) = clusters.entry(nodes) {
-                let what = "programs whose slow rank is known";
+                let what = "programs with a known slow rank";
                 let _ = place.insert(SlurmCluster::new(&AHEAD[..nodes as usize], what)?);
             }
         }

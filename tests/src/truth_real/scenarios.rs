@@ -18,7 +18,7 @@ pub enum Culprit {
     Nobody,
     /// No rank, but the time before the first step.
     StartUp,
-    /// A rank whose work no other rank does: the gain has an upper bound only.
+    /// A rank with work that no other rank does: the gain has an upper bound only.
     AtMost(u32),
 }
 

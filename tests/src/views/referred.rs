@@ -52,7 +52,7 @@ const WORDS: [(ReferredTable, &str, &str); 8] = [
     ),
 ];
 
-/// Tables whose rows own an event, and when they begin.
+/// Tables with rows that own an event, and when they begin.
 const OWNERS: [(&str, &str); 5] = [
     ("rocpd_region", "OWNER || ' ' || start || ' ' || \"end\""),
     ("rocpd_kernel_dispatch", "OWNER || ' ' || start || ' ' || \"end\" || ' ' || dispatch_id"),

@@ -129,7 +129,7 @@ const TREATMENTS: [(&str, &[(&str, ColumnTreatment)]); 19] = [
     ("memory_allocations", &MEMORY),
     ("scratch_memory", &MEMORY),
     ("counters_collection", &COUNTERS),
-    // Of several guids nobody can say whose agent it is. AMD's own view has the other columns not.
+    // With several guids, nothing shows to which one an agent belongs. AMD's own view has the other columns not.
     ("busy", &[("agent_id", LeftOut), ("agent_abs_index", LeftOut), ("nid", LeftOut), ("pid", LeftOut)]),
 ];
 

@@ -1,4 +1,4 @@
-//! Nodes that share cores: who leaves a collective when is a matter of scheduling, and some are always favoured.
+//! Nodes that share cores: scheduling decides when a rank leaves a collective, and always favours some.
 
 use rpd_clocks::{AlignChoice, AlignMethod, align};
 use rpd_shard::model::LocalNs;

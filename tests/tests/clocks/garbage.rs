@@ -1,4 +1,4 @@
-//! Observations that no collector makes: no panic, no hang, and a bar that admits what is not known.
+//! Observations that no collector makes: no panic, no hang, and an error bound that admits the unknown.
 
 use proptest::prelude::*;
 use rpd_clocks::{

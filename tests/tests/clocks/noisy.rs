@@ -43,7 +43,7 @@ fn ranks_that_leave_late_for_a_part_of_the_run_do_not_move_what_probes_say() {
     assert!(within >= 93, "{within} %");
 }
 
-/// A job of so many seconds whose nodes leave collectives so many ns apart at most: by more than the round
+/// A job of so many seconds on nodes that leave collectives so many ns apart at most: by more than the round
 /// trip of a probe.
 fn scattered(seconds: i64, apart_ns: u64, seed: u64) -> Job {
     let mut job = Job::with_noise(&ClockScenario::QUIET, NoiseLevel::Quiet, NODES, seconds, seed);

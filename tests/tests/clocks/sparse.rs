@@ -70,7 +70,7 @@ fn three_seconds_between_two_bursts_of_probes_are_enough() {
         8,
         3,
         AlignChoice::Auto,
-        // A node whose parent is placed after it has its probes in the place of the parent.
+        // If the parent of a node is placed after it, its probes are in the place of the parent.
         &[AlignMethod::Fusion, AlignMethod::Collectives],
     );
     assert!(all < 2_000, "p95 {all} ns");
@@ -176,7 +176,8 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
             60,
             seed,
         );
-        // Everybody probes node 0 at some time, or somebody who does. Of it nothing is left but what others saw.
+        // Each node probes node 0 at some time, or a node that does. Of node 0, only the observations of others
+        // are left.
         let there = 7;
         let place = |node: usize| node.checked_sub(1).unwrap_or(there);
         let mut observations = ClockObservations {

@@ -89,7 +89,7 @@ fn apart(call: &[(Region, Region)]) -> i64 {
     ends().max().unwrap() - ends().min().unwrap()
 }
 
-/// Nobody leaves an allreduce before all have come, and those who left together leave together.
+/// No rank leaves an allreduce before all have come, and ranks that left together leave together.
 fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
     assert_eq!(calls.len(), 2 * STEPS);
     let mut beyond_bars = Vec::new();

@@ -1,4 +1,4 @@
-//! Bounds of clocks hold on nodes whose cores are busy, since kernels note when packets arrive.
+//! Bounds of clocks hold on nodes with busy cores, since kernels note when packets arrive.
 
 use rpd_clocks::AlignChoice;
 use rpd_shard::Shard;

@@ -79,7 +79,7 @@ fn nodes_without_probes_are_aligned_by_collectives_under_slurm() {
 #[test]
 fn a_late_node_a_killed_agent_and_no_rank_0_leave_the_others_aligned_under_slurm() {
     let Some(cluster) = SlurmCluster::new(&AHEAD, "a late node and a killed agent") else { return };
-    // The process whose thread it is; a node sees its own processes only.
+    // The process of the thread; a node sees its own processes only.
     let words = "case $SLURM_PROCID in
         2) (sleep 6
             for name in /proc/[0-9]*/task/*/comm; do

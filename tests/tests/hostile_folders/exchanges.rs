@@ -41,7 +41,7 @@ impl Drop for Attack {
     }
 }
 
-/// A library that exchanges two paths at the n-th opening of a file whose name has this ending. The program does to itself
+/// A library that exchanges two paths at the n-th opening of a file with this end of its name. The program does to itself
 /// what another user can do at that moment.
 struct Exchange(PathBuf);
 

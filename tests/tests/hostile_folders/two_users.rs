@@ -1,4 +1,4 @@
-//! Folders of root and of a user who attacks, and programs that every user can start.
+//! Folders of root and of an attacking user, and programs that every user can start.
 
 use rpd_tests::harness::{Job, binary, skip};
 use rpd_tests::synthetic::{SyntheticRun, write_shards};
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The user who plants links.
+/// The user that plants links.
 pub(super) const EVE: u32 = 60_001;
-/// A user who wants to record and merge.
+/// A user that wants to record and merge.
 pub(super) const BOB: u32 = 60_002;
 
 pub(super) struct TwoUsers {

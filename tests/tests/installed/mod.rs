@@ -318,7 +318,7 @@ fn an_option_without_its_folder_or_file_is_one_clear_line() {
     let lacks_folder = "--built lacks the folder of the built programs, such as target/release";
     let no_folder = |name: &str| {
         format!(
-            "--built: {name} is no folder that can be entered; name that of the built programs, such as target/release"
+            "--built: {name} is not a folder that can be entered; name that of the built programs, such as target/release"
         )
     };
     for (arguments, line) in [

@@ -166,7 +166,7 @@ fn check_communicators(run: &Run, trace: &Trace) {
     }
 }
 
-/// Number of args of this name in a merged database whose value is the stack id of a call of a function.
+/// Number of args of this name in a merged database with the stack id of a call of a function as value.
 fn linked(database: &Database, arg: &str, function: &str) -> i64 {
     database.number(&format!(
         "SELECT count(*) FROM rocpd_arg AS a JOIN rocpd_event AS e ON e.stack_id = CAST(a.value AS INTEGER) \

@@ -11,7 +11,7 @@ const OURS: [&str; 2] = ["/intercept/src/", "/ring/src/"];
 /// when it turns out that the request was a send.
 const KNOWN: &str = "Abi::message";
 
-/// Errors whose innermost call is ours.
+/// Errors with our function as the innermost call.
 fn errors(logs: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(logs).unwrap() {

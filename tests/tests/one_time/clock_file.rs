@@ -64,7 +64,7 @@ fn a_name_of_two_clocks_moves_none_and_the_names_that_are_told_instead_do() {
 
     let all = merged_by(&own, &other);
     let rows = all.report["clocks"].as_array().unwrap();
-    // 100 s and half of the run behind the measurement.
+    // 100 s and half of the run after the measurement.
     for (rank, namespace, ppm) in
         [(&run.ranks[1], NAMESPACE, 0.1), (&run.ranks[2], run.nodes[2].clock.domain.time_namespace, 20.0)]
     {

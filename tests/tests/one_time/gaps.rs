@@ -170,6 +170,6 @@ fn of_256_nodes_all_are_aligned() {
     let lines: Vec<&str> = merged.stderr.lines().filter(|line| line.starts_with("clock ")).collect();
     assert_eq!(lines.len(), 1 + 12 + 1, "{lines:?}");
     assert!(lines[1].starts_with("clock      gpu000 (rank 0) "), "{lines:?}");
-    assert!(lines[13].starts_with("clock      and 244 more, bars from "), "{lines:?}");
+    assert!(lines[13].starts_with("clock      and 244 more, error bounds from "), "{lines:?}");
     assert!(lines[13].ends_with("; --json lists all"), "{lines:?}");
 }

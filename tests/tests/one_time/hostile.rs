@@ -87,7 +87,7 @@ fn absurd_times_among_true_ones_are_told_and_harm_no_other_node() {
         lie
     };
     let merged = merge_with(&job, &[1, 4, 5].map(lie));
-    // Shards have checksums, and agents keys: who writes such a thing is found out, not put right.
+    // Shards have checksums, and agents keys: such a writer is found out, not put right.
     let row = merged.clock("gpu001");
     let troubles = ["steps", "contradictions", "violations"].map(|what| row[what].as_u64().unwrap());
     if troubles == [0; 3] {

@@ -37,7 +37,7 @@ fn short(nodes: u32, ranks_per_node: u32) -> SyntheticRun {
     SyntheticRun { events_per_rank: 5_000, ..probed(nodes, ranks_per_node) }
 }
 
-/// Writes the shards of a run whose collectors saw this of the clocks; those of which nothing is given are missing.
+/// Writes the shards of a run with collectors that saw this of the clocks; those of which nothing is given are missing.
 fn shards(run: &Run, folder: &Path, seen: &dyn Fn(&ModelRank) -> Option<ObservedClocks>) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
     let write = |rank: &ModelRank| {

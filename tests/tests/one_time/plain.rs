@@ -51,7 +51,7 @@ impl PlainJob {
         &self.run.nodes[rank.node].clock
     }
 
-    /// Writes the shards of ranks whose collectors saw this.
+    /// Writes the shards of ranks with collectors that saw this.
     pub(crate) fn shards(
         &self,
         folder: &Path,

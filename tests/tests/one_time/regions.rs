@@ -223,7 +223,7 @@ impl Merged {
     }
 }
 
-/// A job of two nodes, whose times follow from a seed, merged.
+/// A merged job of two nodes; its times follow from a seed.
 fn of_two_nodes(job: Groups, seed: u64) -> (Run, Merged) {
     let run = of_nodes(2, 2, seed);
     let folder = tempfile::tempdir().unwrap();

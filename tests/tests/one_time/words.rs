@@ -26,7 +26,7 @@ fn of_several_communicators_each_has_its_late_rank() {
     assert!((0.3..0.8).contains(&share), "{share}");
     // They wait for 0.4 ms in 100.
     assert!(merged.stderr.contains("late       no rank: ranks waited "), "{}", merged.stderr);
-    // The other stage has nobody who is late more often than by chance.
+    // In the other stage, no rank is late more often than by chance.
     let others = merged.report["late_ranks"].as_array().unwrap();
     assert!(others[1..].iter().all(|late| late["rank"].as_u64().unwrap() % 2 == 1), "{}", merged.stderr);
 }
@@ -39,7 +39,7 @@ fn without_collectives_clocks_go_by_probes_and_nobody_is_called_late() {
     assert!(merged.stderr.contains("late       cannot tell which rank: no collectives were recorded\n"));
     assert_eq!(merged.report["late_ranks"], Value::Array(Vec::new()));
     assert_eq!(
-        merged.stderr.matches("\nbar        times are off by no more than").count(),
+        merged.stderr.matches("\nbound      times are off by no more than").count(),
         1,
         "{}",
         merged.stderr
@@ -59,7 +59,7 @@ fn what_was_asked_for_is_said_to_be_the_reason() {
     let job = PlainJob::new(2, 10, 500_000_000);
     let lines = [
         ("none", "gpu001 (rank 1): not aligned, as --align none says; times unchanged"),
-        ("anchors", "  not known  10 ms  wall clocks, as exact as NTP"),
+        ("anchors", "  not known        10 ms  wall clocks, as exact as NTP"),
     ];
     for (by, line) in lines {
         let merged = merged(&job, &["--align", by]);

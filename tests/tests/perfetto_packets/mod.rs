@@ -105,7 +105,7 @@ fn a_run_is_read_as_it_was_written() {
     }
 }
 
-/// Windows that have events at their borders; behind the last there are none.
+/// Windows that have events at their borders; after the last there are none.
 fn windows() -> Vec<Window> {
     let borders = [0, 300, 301, 700, 2500];
     borders.windows(2).map(|pair| Window::new(time(pair[0]), time(pair[1])).unwrap()).collect()

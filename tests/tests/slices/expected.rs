@@ -38,7 +38,7 @@ pub(crate) struct Drawing {
     pub(crate) last: BTreeMap<String, i64>,
 }
 
-/// Who is who, as the tracks are called, and all rows with a time in one table.
+/// The names of tracks by process and thread, and all rows with a time in one table.
 const PREPARE: &str = r#"
 CREATE TEMP TABLE process AS SELECT p.id, CASE
     WHEN p.command GLOB 'rpd-collect: system metrics of *' THEN n.hostname

@@ -55,7 +55,7 @@ impl Slices {
         self.files.iter().map(|(_, window)| *window).collect()
     }
 
-    /// All files, each unpacked; and one behind the other, unpacked and as they are.
+    /// All files, each unpacked; and one after the other, unpacked and as they are.
     fn unpacked(&self) -> (Vec<PathBuf>, PathBuf, PathBuf) {
         let mut plain = Vec::new();
         let (mut all, mut packed) = (Vec::new(), Vec::new());

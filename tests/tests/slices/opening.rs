@@ -19,7 +19,7 @@ fn it_is_told_how_a_trace_is_opened() {
     let subject = subject();
     let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "3"], true);
     let before = fs::read_dir(&slices.folder).unwrap().count();
-    // The folder, one file, and behind what is written.
+    // The folder, one file, and a trace that the same call writes.
     let single = subject.beside("one.pftrace.gz");
     for job in [
         rpd_merge().arg("--open").arg(&slices.folder),

@@ -24,7 +24,7 @@ fn check(subject: &Subject, name: &str, options: &[&str]) {
     chrome::check(subject, &sliced("chrome", &["--format", "chrome-json", "--split-by-time", "3"]));
 }
 
-/// Databases whose samples have call stacks, of all forms that there are, counters, both, or neither.
+/// Databases with samples that have call stacks, of all forms that there are, counters, both, or neither.
 fn sampled() -> Subject {
     let job = DatabaseJob::new(&SyntheticRun { nodes: 1, events_per_rank: 600, ..SyntheticRun::default() });
     // Most samples say nothing else: they are no marks.

@@ -1,4 +1,4 @@
-//! Traces of parts of a job fit together, and what is not in the job is told.
+//! Traces of parts of a job fit together, and ranks and times outside the job are reported.
 
 use super::{Subject, rpd_merge, synthetic};
 use rpd_tests::harness::Database;

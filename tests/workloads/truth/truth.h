@@ -80,7 +80,7 @@ void exchange_persistent(void);
 void free_persistent(void);
 /* Sends to the right and receives from the left. */
 void shift(void);
-/* Messages both ways over an intercommunicator, in whose remote group `partner` has the rank `peer`. */
+/* Messages both ways over an intercommunicator. In its remote group, `partner` has the rank `peer`. */
 void cross(MPI_Comm between, int peer, int partner, bool sends_first);
 
 /* collectives.c: calls that are logged */

@@ -260,7 +260,7 @@ unsafe extern "C" fn collect_name(
     _size: libc::size_t,
     objects: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: the loader passes a valid description, whose name stays there as long as the object is
+    // SAFETY: the loader passes a valid description, and its name stays there as long as the object is
     // loaded, and `InterposedLibrary::handle` passes its `Objects`, which it does not use meanwhile.
     let (name, objects) = unsafe {
         let name = (*info).dlpi_name;

@@ -14,7 +14,7 @@ const SLOTS: usize = 4096;
 const MAX_PROBES: usize = 128;
 /// A slot that was never used.
 const EMPTY: u64 = 0;
-/// A slot whose communicator was freed. No handle has this value.
+/// A slot of a freed communicator. No handle has this value.
 const FREED: u64 = 1;
 
 /// Counters of one communicator.
@@ -210,7 +210,11 @@ mod tests {
         TABLE.begin(20_000);
         let had_room = TABLE.has(20_000);
         (2..20_000).for_each(|handle| TABLE.end(handle));
-        assert_eq!(number(&TABLE, 20_000).is_some(), had_room, "who had no slot when made gets none later");
+        assert_eq!(
+            number(&TABLE, 20_000).is_some(),
+            had_room,
+            "without a slot at its creation, it gets none later"
+        );
         TABLE.end(20_000);
         for handle in 2..20_000 {
             TABLE.end(handle);

@@ -297,7 +297,7 @@ fn new_recorder(
     }
 }
 
-/// The pthread key whose destructor ends a ring; -1 for none.
+/// The pthread key with the destructor that ends a ring; -1 for none.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
 /// Makes the key. Called by the constructor: glibc stores the values of the first 32 keys in the block of the

@@ -9,7 +9,7 @@ use crate::backend::profilers::torch;
 use crate::host::bounded_read::read_at_most;
 use crate::log::warn;
 use rpd_foreign::{Format, format_of};
-use rpd_shard::record::{Exit, ProfilerLossReason};
+use rpd_shard::record::{ProcessExit, ProfilerLossReason};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
@@ -77,7 +77,7 @@ impl ProfilerHarvest<'_> {
         }
         // A later line explains better what a signal did to the command's own process.
         let is_explained_later =
-            files.is_empty() && matches!(self.target.rank_process.exit, Some(Exit::Signal(_)));
+            files.is_empty() && matches!(self.target.rank_process.exit, Some(ProcessExit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(kind, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
@@ -112,7 +112,8 @@ impl ProfilerHarvest<'_> {
             self.lose(backend, reason_without_file(profiler, self.target.rank_process.exit));
         } else if let Some(reason) = reason_with_files(profiler) {
             self.lose(backend, reason);
-        } else if matches!(self.target.rank_process.exit, Some(Exit::Signal(_))) && !self.has_own_file(files)
+        } else if matches!(self.target.rank_process.exit, Some(ProcessExit::Signal(_)))
+            && !self.has_own_file(files)
         {
             self.lose(backend, ProfilerLossReason::NoFile);
         }
@@ -127,24 +128,24 @@ impl ProfilerHarvest<'_> {
     fn why_nothing(&self, kind: BackendKind, folder: &Path) -> String {
         match (kind, self.target.rank_process.exit) {
             (BackendKind::Torch, exit) => torch::why_nothing(folder, exit),
-            (_, Some(Exit::Code(0))) => {
+            (_, Some(ProcessExit::Code(0))) => {
                 "the program used no GPU through ROCm, or ended by _exit before the profiler could write"
                     .to_owned()
             }
-            (_, Some(Exit::Code(code))) => {
+            (_, Some(ProcessExit::Code(code))) => {
                 format!(
                     "the program ended with status {code}; if that is the status of the profiler, its output explains why"
                 )
             }
-            (_, Some(Exit::Signal(signal))) if is_crash(signal) => format!(
+            (_, Some(ProcessExit::Signal(signal))) if is_crash(signal) => format!(
                 "it writes at the end of the program, which crashed by signal {signal}; --backend native keeps what came \
                  before a crash"
             ),
-            (_, Some(Exit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
+            (_, Some(ProcessExit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
                 "signal 15 ended the program and the profiler; its output may explain why it wrote nothing"
                     .to_owned()
             }
-            (_, Some(Exit::Signal(signal))) => format!(
+            (_, Some(ProcessExit::Signal(signal))) => format!(
                 "it writes at the end of the program, which died by signal {signal}; have the batch system send \
                  SIGUSR1 some time before (sbatch --signal=USR1@120)"
             ),

@@ -4,15 +4,18 @@ use super::profiler_harvest::{HarvestTarget, ProfilerOutcome};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};
-use rpd_shard::record::{Exit, ProfilerLoss, ProfilerLossReason};
+use rpd_shard::record::{ProcessExit, ProfilerLoss, ProfilerLossReason};
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
 /// Returns the reason why a profiler without a file may have lost rows. `exit` is the exit of the command.
-pub(super) fn reason_without_file(profiler: ProfilerOutcome, exit: Option<Exit>) -> ProfilerLossReason {
+pub(super) fn reason_without_file(
+    profiler: ProfilerOutcome,
+    exit: Option<ProcessExit>,
+) -> ProfilerLossReason {
     match (profiler, exit) {
         (ProfilerOutcome::Killed, _) => ProfilerLossReason::Killed,
-        (ProfilerOutcome::Unseen | ProfilerOutcome::AsTheCommand, Some(Exit::Code(0))) => {
+        (ProfilerOutcome::Unseen | ProfilerOutcome::AsTheCommand, Some(ProcessExit::Code(0))) => {
             ProfilerLossReason::Silent
         }
         _ => ProfilerLossReason::NoFile,
@@ -55,11 +58,11 @@ mod tests {
     fn only_a_profiler_without_any_failure_may_have_had_nothing_to_record() {
         use ProfilerOutcome::{AsTheCommand, Failed, Killed, Unseen};
         let reason = |profiler, exit| reason_without_file(profiler, Some(exit));
-        let success = Exit::Code(0);
+        let success = ProcessExit::Code(0);
         for profiler in [Unseen, AsTheCommand] {
             assert_eq!(reason(profiler, success), ProfilerLossReason::Silent);
-            assert_eq!(reason(profiler, Exit::Code(7)), ProfilerLossReason::NoFile);
-            assert_eq!(reason(profiler, Exit::Signal(11)), ProfilerLossReason::NoFile);
+            assert_eq!(reason(profiler, ProcessExit::Code(7)), ProfilerLossReason::NoFile);
+            assert_eq!(reason(profiler, ProcessExit::Signal(11)), ProfilerLossReason::NoFile);
         }
         assert_eq!(reason(Failed, success), ProfilerLossReason::NoFile);
         assert_eq!(reason(Killed, success), ProfilerLossReason::Killed);

@@ -2,7 +2,7 @@
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::host::bounded_read::read_at_most;
-use rpd_shard::record::Exit;
+use rpd_shard::record::ProcessExit;
 use std::fs;
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// A process whose profiler ran and wrote no file.
+/// A process in which the profiler ran and wrote no file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnwrittenProcess {
     pub(crate) pid: i32,
@@ -73,7 +73,7 @@ impl UnwrittenProcess {
     }
 }
 
-/// Returns the processes whose marks the hook did not remove.
+/// Returns the processes with marks that the hook did not remove.
 pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;
@@ -86,7 +86,7 @@ pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
 }
 
 /// Explains why there is neither a file nor a mark, by how far the hook came.
-pub(crate) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
+pub(crate) fn why_nothing(folder: &Path, exit: Option<ProcessExit>) -> String {
     let came_to = |state: &str| fs::exists(folder.join(format!("torch.{state}.state"))).unwrap_or(false);
     if !came_to("loaded") {
         return "no Python that the program runs has loaded its hook: with -E, -I or -S, or without PYTHONPATH, it cannot; \
@@ -96,7 +96,7 @@ pub(crate) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
     if !came_to("imported") {
         return "the program did not import torch".to_owned();
     }
-    if let Some(Exit::Signal(signal)) = exit {
+    if let Some(ProcessExit::Signal(signal)) = exit {
         return format!(
             "it writes at the end of the program, which died by signal {signal}; --backend-arg duration=60 has it write \
              after a minute"
@@ -137,13 +137,13 @@ mod tests {
         let why = |exit| why_nothing(folder.path(), Some(exit));
         let came_to =
             |state: &str| fs::write(folder.path().join(format!("torch.{state}.state")), "").unwrap();
-        assert!(why(Exit::Code(0)).contains("-E, -I"));
+        assert!(why(ProcessExit::Code(0)).contains("-E, -I"));
         came_to("loaded");
-        assert!(why(Exit::Signal(15)).contains("did not import torch"));
+        assert!(why(ProcessExit::Signal(15)).contains("did not import torch"));
         came_to("imported");
-        assert!(why(Exit::Code(0)).contains("computed nothing with torch"));
-        assert!(why(Exit::Signal(15)).contains("signal 15"));
+        assert!(why(ProcessExit::Code(0)).contains("computed nothing with torch"));
+        assert!(why(ProcessExit::Signal(15)).contains("signal 15"));
         came_to("children");
-        assert!(why(Exit::Code(1)).contains("torchrun"));
+        assert!(why(ProcessExit::Code(1)).contains("torchrun"));
     }
 }

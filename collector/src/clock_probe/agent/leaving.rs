@@ -3,8 +3,7 @@
 use super::{AgentThread, RunningBurst};
 use crate::clock_probe::burst::PeerRoute;
 use crate::clock_probe::card::AgentId;
-use crate::clock_probe::kernel_times::ReceiveTime;
-use crate::clock_probe::packet::{BurstId, PacketKind, ProbePacket, STAYS};
+use crate::clock_probe::packet::{BurstId, PacketKind, ProbePacket, ReceiveTime, STAYS};
 use crate::host::machine;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ const REMIND_EVERY: Duration = Duration::from_millis(40);
 const OFFER_EVERY: Duration = Duration::from_millis(15);
 const MAX_OFFERS: u32 = 2;
 
-/// State of an agent whose command has ended.
+/// State of an agent after the end of its command.
 pub(super) struct LeavingState {
     began: Instant,
     until: Instant,

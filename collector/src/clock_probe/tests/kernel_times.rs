@@ -1,4 +1,4 @@
-//! Receive times of the kernel, on nodes whose `CLOCK_REALTIME` differs, is stepped, or gives no stamps.
+//! Receive times of the kernel, on nodes where `CLOCK_REALTIME` differs, is stepped, or gives no stamps.
 
 use super::*;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ fn usual_round_trip(bursts: &[ProbeBurst]) -> i64 {
     trips[trips.len() / 2]
 }
 
-/// A node whose kernel does not stamp packets.
+/// A node with a kernel that does not stamp packets.
 fn without_stamps(config: ProbeConfig) -> ProbeConfig {
     ProbeConfig { clock: NodeClock { stamp: |_| None, ..config.clock }, ..config }
 }

@@ -5,7 +5,7 @@ use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::RANGE;
 use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
 use rpd_shard::model::{Kind, TableId, Value};
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Process};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, LossCause, Node, Process, ProcessExit};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardCompleti
     given.insert((0, STRING), names.len() as u64);
     given.retain(|_, rows| *rows > 0);
     let mut ended = process(1);
-    ended.exit = Some(Exit::Code(0));
+    ended.exit = Some(ProcessExit::Code(0));
     file.writer.process(&ended).unwrap();
     let (_, ended) = file.finish();
     (given, ended)
@@ -217,7 +217,7 @@ fn check(disk: &Small, given: &Counts, ended: &ShardCompletion) -> u64 {
     if let Some(ledger) = &shard.ledger {
         // A few hundred bytes hold the ledger and nothing else.
         if bytes.len() > ROOM_FOR_THE_END as usize / 2 {
-            assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
+            assert_eq!(shard.processes[&1].exit, Some(ProcessExit::Code(0)));
             assert_eq!(shard.processes.len(), 2);
         }
         for (source, table, rows) in &ledger.written {

@@ -75,7 +75,7 @@ pub struct RpdOptions {
     /// `CLOCK_MONOTONIC`. If roctx ranges are evidently on another clock than calls, the clock is `CLOCK_BOOTTIME`.
     pub clock: Option<Clock>,
     /// Offset in ns that is added to the times of roctx ranges: BOOTTIME minus MONOTONIC of the machine. Needed for
-    /// files whose calls and ranges use different clocks.
+    /// files in which calls and ranges use different clocks.
     pub marker_offset: Option<i64>,
 }
 
@@ -93,7 +93,7 @@ pub struct RpdTranslation {
     /// Number of values that are missing, have the wrong type, or refer to no row, per table and column of the
     /// file. Their rows are kept, unless they are also counted as lost.
     pub misses: BTreeMap<(String, String), u64>,
-    /// Number of copies whose size the file does not state; the shard has 0.
+    /// Number of copies for which the file states no size; the shard has 0.
     pub unknown_copy_sizes: u64,
     /// Carried tables: name in the file, name in the shard.
     pub carried: Vec<(String, String)>,

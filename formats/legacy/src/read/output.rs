@@ -21,7 +21,7 @@ pub(super) struct RpdOutput<'a> {
     pub(super) census: &'a ProcessCensus,
     /// Rows to which others refer.
     pub(super) devices: DeviceRows,
-    /// Number of copies whose size the file does not state.
+    /// Number of copies for which the file states no size.
     pub(super) unknown_copy_sizes: u64,
     /// Number of regions of each process.
     regions: BTreeMap<u32, i64>,

@@ -49,7 +49,7 @@ impl TableInfo {
 }
 
 impl RpdFile {
-    /// Opens a file, and checks that it is a `.rpd` whose rows can be found by id.
+    /// Opens a file, and checks that it is a `.rpd` with rows that can be found by id.
     pub(super) fn open(path: &Path) -> Result<RpdFile, RpdReadError> {
         let conn = quiet::open(path)?;
         let mut input = RpdFile { conn, path: path.to_owned(), tables: BTreeMap::new() };

@@ -33,7 +33,7 @@ pub enum RpdWriteError {
     },
     /// An id is at least as large as the distance between two nodes, and would collide with ids of the next node.
     #[error(
-        "{}: {what} {value} does not fit the ids of RPD, which has room for 0 to {} on each node; write RocPD instead",
+        "{}: {what} {value} does not fit the ids of RPD, which are 0 to {} on each node; write RocPD instead",
         path.display(), stride - 1
     )]
     IdTooLarge {

@@ -285,7 +285,7 @@ impl Target<'_> {
     }
 }
 
-/// Returns the next row after `last` whose text is not valid UTF-8, and its readable text.
+/// Returns the next row after `last` with a text that is not valid UTF-8, and its readable text.
 fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option<(i64, String)>> {
     let mut rows = query.query([last])?;
     while let Some(row) = rows.next()? {
@@ -306,7 +306,7 @@ const IS_ONE_TIME: &str = "
              OR coalesce(json_extract(row.value, '$.method'), 'none') = 'none'
              OR json_extract(row.value, '$.former_merge') IS NOT NULL) END";
 
-/// Columns whose texts are copied from the database.
+/// Columns of texts that are copied from the database.
 const TEXTS: [(&str, &str); 5] = [
     ("rocpd_string", "string"),
     ("rocpd_ustring", "string"),

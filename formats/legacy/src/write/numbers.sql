@@ -1,4 +1,4 @@
--- Who is called what in the merged file, as temporary tables. :pid and :gpu are the strides.
+-- Names of processes and GPUs in the merged file, as temporary tables. :pid and :gpu are the strides.
 
 -- Nodes count from 0.
 CREATE TEMP TABLE node AS SELECT id AS nid, row_number() OVER (ORDER BY id) - 1 AS n FROM temp.info_node;

@@ -54,7 +54,7 @@ pub(super) struct PacketSequence {
     pub(super) keys: InternedTexts,
     pub(super) values: InternedTexts,
     pub(super) stacks: StackTables,
-    /// Sums of counters whose values are differences, by track.
+    /// Sums of counters that have differences as values, by track.
     pub(super) sums: HashMap<u64, f64>,
     bytes: usize,
 }

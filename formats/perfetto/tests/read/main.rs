@@ -162,7 +162,7 @@ fn open_slices_are_kept_and_ends_without_a_beginning_are_counted() {
     trace.thread(12, 10, (7, 8), "u").track(20, 10, "async", None);
     trace.event(1, 1, message().uint(9, END));
     trace.event(1, 1, message().uint(9, BEGIN).text(23, "open"));
-    // One thread begins the slice; another one, whose packets come earlier, ends it.
+    // One thread begins the slice; another one, with earlier packets, ends it.
     trace.event_at(2, 1_009_000, message().uint(9, END).uint(11, 20));
     trace.event_at(1, 1_004_000, message().uint(9, BEGIN).uint(11, 20).text(23, "handed over"));
     let (shard, translation) = translated(&trace.0);

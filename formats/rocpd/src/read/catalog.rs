@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) sql: String,
 }
 
-/// The tables whose names start with `rocpd_`, and those that come from a `.rpd`.
+/// The tables with names that start with `rocpd_`, and those that come from a `.rpd`.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     /// The tables in the order of their creation.

@@ -78,7 +78,7 @@ impl Connections {
 /// Opens a file that has no writer for reading, without locks, so that SQLite creates no files beside it.
 ///
 /// The schema is untrusted: no view, trigger or function of it is ever executed. With `torn`, SQLite opens files
-/// whose end is missing or whose schema has entries that it does not understand.
+/// without an end, or with schema entries that it does not understand.
 pub(super) fn connect(path: &Path, torn: bool) -> Result<Connection, ReadError> {
     let connected = open_by_path(path, AnchorUse::Inputs, |path| connect_to(path, torn));
     connected.map_err(ReadError::io(path))?.map_err(ReadError::schema(path))

@@ -6,8 +6,8 @@ use super::declaration::{Found, Names, declaration};
 use super::describe::describe;
 use super::error::ReadError;
 use super::piece::{Piece, PiecePlace};
-use super::space::{self, Declared, LeftOut, Space};
 use super::stored::Stored;
+use super::table_set::{self, Declared, LeftOut, StoredTableSet};
 use super::wanted::Wanted;
 use super::{process, tags};
 use rpd_shard::model::{Local, Rows, Table, TableId, rocpd};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 /// Maximum number of uuids in a file. AMD's merge is limited to 500.
 const MAX_SPACES: usize = 4096;
-/// Maximum number of processes, and of nodes, that are described per id space.
+/// Maximum number of processes, and of nodes, that are described per table set.
 const MAX_FACTS: usize = 1 << 20;
-/// Maximum number of tables outside RocPD whose rows are counted.
+/// Maximum number of tables outside RocPD for which rows are counted.
 const MAX_OTHERS: usize = 64;
 /// Maximum number of lines about damage.
 const MAX_DAMAGE: usize = 100;
@@ -33,7 +33,7 @@ pub type TakeRows<'a> = dyn FnMut(&Piece, Result<Rows<Local>, ReadError>) + 'a;
 #[derive(Debug)]
 pub struct Database {
     file: Reader,
-    spaces: Vec<Space>,
+    table_sets: Vec<StoredTableSet>,
     damage: Damage,
 }
 
@@ -108,22 +108,22 @@ impl Database {
         }
         let Catalog { entries, remarks, others } = catalog;
         damage.add(remarks);
-        let (groups, strays) = space::group(&entries);
+        let (groups, strays) = table_set::group(&entries);
         if groups.is_empty() {
             return Err(ReadError::NotRocPd(path.to_owned()));
         }
         if groups.len() > MAX_SPACES {
             return Err(ReadError::TooMany { path: path.to_owned(), what: "uuids", limit: MAX_SPACES });
         }
-        let mut spaces = Vec::with_capacity(groups.len());
+        let mut table_sets = Vec::with_capacity(groups.len());
         for (suffix, tables) in groups {
-            spaces.push(file.space(suffix, tables, &mut damage)?);
+            table_sets.push(file.table_set(suffix, tables, &mut damage)?);
         }
-        if let Some(first) = spaces.first_mut() {
+        if let Some(first) = table_sets.first_mut() {
             first.left_out.extend(file.others(strays, "its name ends with no uuid of the file"));
             first.left_out.extend(file.others(others, "it is none of RocPD's"));
         }
-        Ok(Database { file, spaces, damage })
+        Ok(Database { file, table_sets, damage })
     }
 
     /// Returns the path of the file.
@@ -144,19 +144,21 @@ impl Database {
         }
     }
 
-    /// Returns the id space of each uuid of the file, in the order of their suffixes.
-    pub fn spaces(&self) -> &[Space] {
-        &self.spaces
+    /// Returns the table set of each uuid of the file, in the order of their suffixes.
+    pub fn table_sets(&self) -> &[StoredTableSet] {
+        &self.table_sets
     }
 
-    /// Splits a piece whose rows were [too large](ReadError::TooLarge) to be read at once. Returns the piece itself
+    /// Splits a piece of rows that were [too large](ReadError::TooLarge) to be read at once. Returns the piece itself
     /// if it cannot be split.
     ///
     /// # Panics
-    /// If there is no such space or table.
-    pub fn smaller(&self, space: usize, table: usize, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
+    /// If there is no such set or table.
+    pub fn smaller(&self, set: usize, table: usize, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
         match &self.file.pages {
-            Some(pages) if piece.has_pages() => self.spaces[space].tables[table].stored.smaller(pages, piece),
+            Some(pages) if piece.has_pages() => {
+                self.table_sets[set].tables[table].stored.smaller(pages, piece)
+            }
             _ if piece.is_divisible() => Ok(piece.split()),
             _ => Ok(vec![piece.clone()]),
         }
@@ -166,15 +168,15 @@ impl Database {
     /// by one.
     ///
     /// # Panics
-    /// If there is no such space or table.
-    pub fn each(&self, space: usize, table: usize, piece: &Piece, take: &mut TakeRows<'_>) {
-        let table = &self.spaces[space].tables[table];
+    /// If there is no such set or table.
+    pub fn each(&self, set: usize, table: usize, piece: &Piece, take: &mut TakeRows<'_>) {
+        let table = &self.table_sets[set].tables[table];
         self.file.each(&table.stored, &table.table, piece, take);
     }
 
     /// Frees the positions of the rows, for a caller that has stored the pieces to read.
     pub fn forget_pieces(&mut self) {
-        let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
+        let tables = self.table_sets.iter_mut().flat_map(|set| &mut set.tables);
         tables.for_each(|table| table.pieces = Vec::new());
     }
 
@@ -194,15 +196,15 @@ impl Database {
     /// absent too.
     ///
     /// # Panics
-    /// If there is no such space or table.
+    /// If there is no such set or table.
     pub fn rows(
         &self,
-        space: usize,
+        set: usize,
         table: usize,
         piece: &Piece,
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
-        let table = &self.spaces[space].tables[table];
+        let table = &self.table_sets[set].tables[table];
         self.file.rows(&table.stored, &table.table, piece, wanted)
     }
 }
@@ -292,57 +294,57 @@ impl Reader {
         })
     }
 
-    /// Reads an id space: its metadata, the declarations of its tables, its nodes and processes.
-    fn space(
+    /// Reads a table set: its metadata, the declarations of its tables, its nodes and processes.
+    fn table_set(
         &self,
         suffix: String,
         tables: Vec<(String, &Entry)>,
         damage: &mut Damage,
-    ) -> Result<Space, ReadError> {
-        let mut space = Space::new(suffix);
+    ) -> Result<StoredTableSet, ReadError> {
+        let mut set = StoredTableSet::new(suffix);
         let (metadata, tables): (Vec<_>, Vec<_>) =
             tables.into_iter().partition(|(name, _)| name == crate::schema::METADATA);
         for (_, entry) in metadata {
-            let (tags, warnings) = self.tags(entry, &space.suffix, damage)?;
-            space.tags = tags;
-            warnings.into_iter().for_each(|warning| space.warn(warning));
+            let (tags, warnings) = self.tags(entry, &set.suffix, damage)?;
+            set.tags = tags;
+            warnings.into_iter().for_each(|warning| set.warn(warning));
         }
-        match tags::version(&space.tags) {
-            Ok(Some(version)) => space.version = version,
-            Ok(None) => space.warn("the metadata has no schema_version: read as 3.0.0".to_owned()),
+        match tags::version(&set.tags) {
+            Ok(Some(version)) => set.version = version,
+            Ok(None) => set.warn("the metadata has no schema_version: read as 3.0.0".to_owned()),
             Err(version) => {
                 return Err(ReadError::Version { path: self.sql.path().to_owned(), version });
             }
         }
-        let guid = space.tags.get("guid").cloned();
+        let guid = set.tags.get("guid").cloned();
         let mut declared = Vec::with_capacity(tables.len());
         for (name, entry) in tables {
-            let names = Names { suffix: &space.suffix, guid: guid.as_deref() };
+            let names = Names { suffix: &set.suffix, guid: guid.as_deref() };
             match self.declaration(entry, names, damage)? {
                 Ok(file) => declared.push(Declared { name, entry, file }),
-                Err(why) => space.left_out.push(self.left_out(name, &entry.name, why)),
+                Err(why) => set.left_out.push(self.left_out(name, &entry.name, why)),
             }
         }
-        // In a file whose writer was killed, the tables exist and the guid is only their default.
+        // If the writer of the file was killed, the tables exist and the guid is only their default.
         let default = || declared.iter().find_map(|table| table.file.guid().map(str::to_owned));
         if let Some(guid) = guid.or_else(default) {
-            space.guid = guid;
+            set.guid = guid;
         }
-        let (tables, schema, warnings, too_many) = space::describe_all(declared);
-        (space.tables, space.schema) = (tables, schema);
-        warnings.into_iter().for_each(|warning| space.warn(warning));
+        let (tables, schema, warnings, too_many) = table_set::describe_all(declared);
+        (set.tables, set.schema) = (tables, schema);
+        warnings.into_iter().for_each(|warning| set.warn(warning));
         for Declared { name, entry, .. } in too_many {
-            space.left_out.push(self.left_out(name, &entry.name, "there are too many tables"));
+            set.left_out.push(self.left_out(name, &entry.name, "there are too many tables"));
         }
-        for table in &mut space.tables {
+        for table in &mut set.tables {
             table.pieces = self.pieces(&table.stored, damage)?;
         }
-        space.nodes = self.facts(&space, rocpd::INFO_NODE, process::nodes, damage);
-        space.processes = self.facts(&space, rocpd::INFO_PROCESS, process::processes, damage);
-        if space.nodes.len() == MAX_FACTS || space.processes.len() == MAX_FACTS {
-            space.warn(format!("only {MAX_FACTS} nodes and processes are described"));
+        set.nodes = self.facts(&set, rocpd::INFO_NODE, process::nodes, damage);
+        set.processes = self.facts(&set, rocpd::INFO_PROCESS, process::processes, damage);
+        if set.nodes.len() == MAX_FACTS || set.processes.len() == MAX_FACTS {
+            set.warn(format!("only {MAX_FACTS} nodes and processes are described"));
         }
-        Ok(space)
+        Ok(set)
     }
 
     /// Reads the metadata rows, and reports damage.
@@ -375,13 +377,13 @@ impl Reader {
     /// Reads the rows of a table and converts them to facts.
     fn facts<T, I: Iterator<Item = T>>(
         &self,
-        space: &Space,
+        set: &StoredTableSet,
         table: TableId,
         of: impl Fn(Rows<Local>) -> I,
         damage: &mut Damage,
     ) -> Vec<T> {
         let mut facts = Vec::new();
-        let Some(table) = space.position(table).and_then(|at| space.tables.get(at)) else { return facts };
+        let Some(table) = set.position(table).and_then(|at| set.tables.get(at)) else { return facts };
         for piece in &table.pieces {
             self.each(&table.stored, &table.table, piece, &mut |_, rows| match rows {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
@@ -392,7 +394,7 @@ impl Reader {
         facts
     }
 
-    /// Lists tables with rows that belong to no id space. Counts the rows of at most [`MAX_OTHERS`] tables.
+    /// Lists tables with rows that belong to no table set. Counts the rows of at most [`MAX_OTHERS`] tables.
     fn others(&self, names: Vec<String>, why: &'static str) -> Vec<LeftOut> {
         let more = names.len().saturating_sub(MAX_OTHERS);
         let counted = names.into_iter().take(MAX_OTHERS).map(|name| self.left_out(name.clone(), &name, why));

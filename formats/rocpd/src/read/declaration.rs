@@ -21,7 +21,7 @@ pub(super) struct FileColumn {
     pub(super) type_name: String,
     pub(super) not_null: bool,
     pub(super) default: Literal,
-    /// The referenced table and column. The table name lacks the suffix if it has that of the id space.
+    /// The referenced table and column. The table name lacks the suffix if it has that of the table set.
     pub(super) refers: Option<(String, Option<String>)>,
     pub(super) unique: bool,
     pub(super) one_of: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct FileColumn {
     pub(super) stored_at: Option<usize>,
 }
 
-/// Declaration of a table whose `id` is the row number.
+/// Declaration of a table in which `id` is the row number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileTable {
     pub(super) columns: Vec<FileColumn>,
@@ -67,7 +67,7 @@ static REMEMBERED: LazyLock<Mutex<HashMap<String, FileTable>>> = LazyLock::new(M
 /// Placeholders for suffix and guid in a statement.
 const PLACES: [char; 2] = ['\u{1}', '\u{2}'];
 
-/// The suffix and, if known, the guid of an id space.
+/// The suffix and, if known, the guid of a table set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) suffix: &'a str,

@@ -4,12 +4,12 @@
 //! creates no files beside it.
 //!
 //! * [`Database`]: an open file. Opening reads the schema and the processes, but no events.
-//! * [`Space`]: the tables of one uuid, described by the data model. Unknown columns and tables are carried with
-//!   their declaration.
+//! * [`StoredTableSet`]: the tables of one uuid, described by the data model. Unknown columns and tables are carried
+//!   with their declaration.
 //! * [`Piece`]: rows that are read at once, by any number of threads.
 //! * [`redacted_environment`]: removes secrets from a recorded environment.
 //!
-//! The `guid` of a row is not examined: all rows of a table belong to the id space of the table.
+//! The `guid` of a row is not examined: all rows of a table belong to that of the table.
 
 mod catalog;
 mod connections;
@@ -22,8 +22,8 @@ mod process;
 mod redact;
 mod shared;
 mod sniff;
-mod space;
 mod stored;
+mod table_set;
 mod tags;
 mod wanted;
 
@@ -33,5 +33,5 @@ pub use piece::Piece;
 pub use process::ProcessFacts;
 pub use redact::{Keep, redact_extdata, redacted_command, redacted_environment};
 pub use sniff::{FileKind, sniff};
-pub use space::{LeftOut, Space, SpaceTable};
+pub use table_set::{LeftOut, StoredTable, StoredTableSet};
 pub use wanted::Wanted;

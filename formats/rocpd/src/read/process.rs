@@ -1,4 +1,4 @@
-//! Processes and nodes of an id space.
+//! Processes and nodes of a table set.
 
 use rpd_shard::identity::{RankIdentity, detect_rank};
 use rpd_shard::model::{Local, Rows};
@@ -24,9 +24,9 @@ pub struct ProcessFacts {
     pub rank_from: Option<String>,
     /// Whether a merge recorded it as a worker of its rank or as a collector.
     pub worker: bool,
-    /// Start time, ns in the clock domain of the id space.
+    /// Start time, ns in the clock domain of the table set.
     pub start: Option<i64>,
-    /// End time, ns in the clock domain of the id space.
+    /// End time, ns in the clock domain of the table set.
     pub end: Option<i64>,
 }
 

@@ -22,7 +22,7 @@ pub enum Keep<'a> {
 
 /// Masks the secrets of a recorded environment, which is a JSON object or a list of variables.
 ///
-/// Masked are values of variables whose name indicates a secret, and secrets inside other values. A text that needs
+/// Masked are values of variables with names of secrets, and secrets inside other values. A text that needs
 /// no change is returned unchanged. A text of another form is masked as plain text, or replaced by `{}` if only
 /// some variables are kept.
 pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {

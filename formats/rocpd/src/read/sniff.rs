@@ -2,7 +2,7 @@
 
 use super::catalog;
 use super::error::ReadError;
-use super::space::is_mark;
+use super::table_set::is_mark;
 use std::path::Path;
 
 /// Kind of a file.
@@ -18,7 +18,7 @@ pub enum FileKind {
     UnclearProfile,
     /// Any other database.
     OtherDatabase,
-    /// A database whose schema cannot be read.
+    /// A database with an unreadable schema.
     DamagedDatabase,
     /// An empty file.
     Empty,

@@ -97,7 +97,7 @@ impl Stored {
         (found.pages.chunks(many).map(piece).collect(), damage)
     }
 
-    /// Divides a piece whose rows are too long to be read at once.
+    /// Divides a piece of rows that are too long to be read at once.
     pub(super) fn smaller(
         &self,
         database: &pages::PageDatabase,

@@ -1,4 +1,4 @@
-//! The metadata tags of an id space.
+//! The metadata tags of a table set.
 
 use crate::schema::METADATA as METADATA_NAME;
 use rpd_shard::model::columns::text;

@@ -8,7 +8,7 @@
 mod row_owners;
 mod tables;
 
-use crate::read::{Database, ProcessFacts, ReadError, Space, SpaceTable, Wanted, redacted_command};
+use crate::read::{Database, ProcessFacts, ReadError, StoredTable, StoredTableSet, Wanted, redacted_command};
 use row_owners::{RowLinks, RowOwners};
 use rpd_files::beside;
 use rpd_shard::file::Owner;
@@ -69,7 +69,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
     for part in &parts {
         output.part(part)?;
     }
-    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag));
+    let tags = parts.iter().flat_map(|part| part.set.tags.keys()).filter(|tag| is_foreign(tag));
     output.translation.notes.extend(note_of_tags(&tags.map(String::as_str).collect()));
     output.shard.finish()?;
     Ok(output.translation)
@@ -86,8 +86,8 @@ fn note_of_tags(tags: &BTreeSet<&str>) -> Option<String> {
 
 /// A table set that is translated.
 struct SetPart<'a> {
-    space: &'a Space,
-    /// Index in [`Database::spaces`].
+    set: &'a StoredTableSet,
+    /// Index in [`Database::table_sets`].
     number: usize,
     /// Its tables, as described in the shard.
     tables: Vec<Arc<Table>>,
@@ -98,41 +98,41 @@ struct SetPart<'a> {
 
 /// Returns the table sets that have content, or the reason why they cannot become a shard.
 fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
-    let all = database.spaces();
-    let spaces: Vec<(usize, &Space)> = (0..)
+    let all = database.table_sets();
+    let table_sets: Vec<(usize, &StoredTableSet)> = (0..)
         .zip(all)
-        .filter(|(number, space)| all.len() == 1 || has_content(database, *number, space))
+        .filter(|(number, set)| all.len() == 1 || has_content(database, *number, set))
         .collect();
-    let processes = || spaces.iter().flat_map(|(_, space)| &space.processes);
+    let processes = || table_sets.iter().flat_map(|(_, set)| &set.processes);
     if processes().count() > MAX_PROCESSES {
         return Err("has more than 4096 processes");
     }
-    let is_of_a_merge = |space: &Space| space.tags.keys().any(|tag| tag.starts_with("rpd."));
-    if processes().count() > 1 && spaces.iter().any(|(_, space)| is_of_a_merge(space)) {
+    let is_of_a_merge = |set: &StoredTableSet| set.tags.keys().any(|tag| tag.starts_with("rpd."));
+    if processes().count() > 1 && table_sets.iter().any(|(_, set)| is_of_a_merge(set)) {
         // A merge has already converted its times from the clocks of this node.
         return Err("is the output of a merge");
     }
-    let nodes = spaces.iter().flat_map(|(_, space)| &space.nodes);
+    let nodes = table_sets.iter().flat_map(|(_, set)| &set.nodes);
     if nodes.map(|(_, node)| (&node.machine_id, &node.hostname)).collect::<BTreeSet<_>>().len() > 1 {
         return Err("has processes of several nodes");
     }
-    let sets: Vec<&Space> = spaces.iter().map(|(_, space)| *space).collect();
+    let sets: Vec<&StoredTableSet> = table_sets.iter().map(|(_, set)| *set).collect();
     let mut first = FIRST_SOURCE;
     let mut parts = Vec::with_capacity(sets.len());
-    for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
-        parts.push(SetPart { space, number, tables, first, owners: RowOwners::of(database, number, space)? });
-        first += space.processes.len().max(1) as u32;
+    for ((number, set), tables) in table_sets.into_iter().zip(tables::described(&sets)?) {
+        parts.push(SetPart { set, number, tables, first, owners: RowOwners::of(database, number, set)? });
+        first += set.processes.len().max(1) as u32;
     }
     Ok(parts)
 }
 
 /// Returns whether a table set has any content. An empty table may have a piece.
-fn has_content(database: &Database, number: usize, space: &Space) -> bool {
-    let has_rows = |(place, table): (usize, &SpaceTable)| {
+fn has_content(database: &Database, number: usize, set: &StoredTableSet) -> bool {
+    let has_rows = |(place, table): (usize, &StoredTable)| {
         let rows = |piece| database.rows(number, place, piece, Wanted::Named(&[]));
         table.pieces.iter().any(|piece| rows(piece).map_or(true, |rows| rows.len > 0))
     };
-    !space.processes.is_empty() || !space.left_out.is_empty() || space.tables.iter().enumerate().any(has_rows)
+    !set.processes.is_empty() || !set.left_out.is_empty() || set.tables.iter().enumerate().any(has_rows)
 }
 
 /// Lets SQLite complete the transaction of a killed writer. If that fails, opening the file reports the reason.
@@ -179,7 +179,7 @@ impl ShardOutput<'_, '_> {
         self.strings.clear();
         self.processes(part)?;
         self.left_out(part);
-        for (place, table) in part.space.tables.iter().enumerate() {
+        for (place, table) in part.set.tables.iter().enumerate() {
             match table.table.id {
                 rocpd::STRING => self.strings(part, place, table)?,
                 // Process records replace these rows.
@@ -192,15 +192,15 @@ impl ShardOutput<'_, '_> {
 
     /// Describes the processes as far as the file does.
     fn processes(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
-        let space = part.space;
+        let set = part.set;
         let commands = self.commands(part);
         let unknown = [ProcessFacts::default()];
-        let all = if space.processes.is_empty() { &unknown } else { &space.processes[..] };
+        let all = if set.processes.is_empty() { &unknown } else { &set.processes[..] };
         let seen = |facts: &ProcessFacts| (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
         let all_seen: Vec<(i32, i64)> = all.iter().map(seen).collect();
         for (source, facts) in (part.first..).zip(all) {
             let (pid, start) = seen(facts);
-            let node = space.nodes.iter().find(|(key, _)| *key == facts.nid).or(space.nodes.first());
+            let node = set.nodes.iter().find(|(key, _)| *key == facts.nid).or(set.nodes.first());
             let node = node.map(|(_, node)| node.clone()).unwrap_or_default();
             let node = match boot_of_machine(&node) {
                 Some(boot_id) => Node { boot_id, ..node },
@@ -227,8 +227,8 @@ impl ShardOutput<'_, '_> {
     /// Returns the command lines in the file, with secrets masked, by the keys of their processes.
     fn commands(&self, part: &SetPart<'_>) -> HashMap<i64, String> {
         let mut commands = HashMap::new();
-        let Some(place) = part.space.position(rocpd::INFO_PROCESS) else { return commands };
-        for piece in part.space.tables.get(place).iter().flat_map(|table| &table.pieces) {
+        let Some(place) = part.set.position(rocpd::INFO_PROCESS) else { return commands };
+        for piece in part.set.tables.get(place).iter().flat_map(|table| &table.pieces) {
             self.database.each(part.number, place, piece, &mut |_, rows| {
                 let Ok(rows) = rows else { return };
                 let texts = rows.column("command");
@@ -242,8 +242,8 @@ impl ShardOutput<'_, '_> {
 
     /// Reports losses of a table set that are known before any row is read.
     fn left_out(&mut self, part: &SetPart<'_>) {
-        part.space.warnings.iter().for_each(|line| self.warn(line));
-        for left_out in &part.space.left_out {
+        part.set.warnings.iter().for_each(|line| self.warn(line));
+        for left_out in &part.set.left_out {
             self.warn(&left_out.to_string());
             match Schema::builtin().by_name(&left_out.table) {
                 Some(known) => self.lose(part.first, Some(known.id), LossCause::DamagedBlock, left_out.rows),
@@ -252,7 +252,7 @@ impl ShardOutput<'_, '_> {
         }
     }
 
-    fn strings(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn strings(&mut self, part: &SetPart<'_>, place: usize, table: &StoredTable) -> Result<(), WriteError> {
         self.each(part, place, table, |output, rows| {
             let texts = rows.column("string");
             for i in 0..rows.len {
@@ -270,7 +270,7 @@ impl ShardOutput<'_, '_> {
         })
     }
 
-    fn table(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn table(&mut self, part: &SetPart<'_>, place: usize, table: &StoredTable) -> Result<(), WriteError> {
         let description = &*part.tables[place];
         let id = description.id;
         if tables::needs_description(description) && self.defined.insert(id) {
@@ -326,7 +326,7 @@ impl ShardOutput<'_, '_> {
         &mut self,
         part: &SetPart<'_>,
         place: usize,
-        table: &SpaceTable,
+        table: &StoredTable,
         mut take: impl FnMut(&mut Self, &Rows<Local>) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let database = self.database;

@@ -3,21 +3,21 @@
 //! Most rows name their process. Any other row belongs to the process of a row that it refers to, or that refers to
 //! it: an event belongs to the process of its region.
 
-use crate::read::{Database, Piece, ReadError, Space, SpaceTable, Wanted};
+use crate::read::{Database, Piece, ReadError, StoredTable, StoredTableSet, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Maximum number of referenced rows whose process is remembered.
+/// Maximum number of referenced rows that are remembered with their process.
 const MAX_ROWS: usize = 1 << 26;
 /// Maximum number of passes over the tables, after which the remaining rows are assigned to the first process.
 const MAX_ROUNDS: usize = 8;
-/// Marks a row whose process is unknown.
+/// Marks a row of an unknown process.
 const NO_PLACE: u32 = u32::MAX;
 
 const SHARED_ROWS: &str = "has rows that belong to several of its processes";
 const TOO_MANY: &str = "has several processes, and more rows than can be assigned to them";
 
-/// The process of each row, as an index into [`Space::processes`].
+/// The process of each row, as an index into [`StoredTableSet::processes`].
 #[derive(Debug, Default)]
 pub(super) struct RowOwners {
     /// Process index by key; empty unless there are several processes.
@@ -73,18 +73,21 @@ impl<'a> RowLinks<'a> {
 impl RowOwners {
     /// Assigns the rows of a table set to processes, unless there is only one. Returns the reason if the assignment
     /// is ambiguous.
-    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
+    pub(super) fn of(
+        database: &Database,
+        number: usize,
+        set: &StoredTableSet,
+    ) -> Result<RowOwners, &'static str> {
         let mut owners = RowOwners::default();
-        if space.processes.len() < 2 {
+        if set.processes.len() < 2 {
             return Ok(owners);
         }
-        owners.places = (0..).zip(&space.processes).map(|(place, facts)| (facts.key, place)).collect();
-        owners.take_keys(database, number, space)?;
-        let mut open: Vec<usize> =
-            (0..space.tables.len()).filter(|at| has_links(&space.tables[*at])).collect();
+        owners.places = (0..).zip(&set.processes).map(|(place, facts)| (facts.key, place)).collect();
+        owners.take_keys(database, number, set)?;
+        let mut open: Vec<usize> = (0..set.tables.len()).filter(|at| has_links(&set.tables[*at])).collect();
         let mut otherwise = None;
         for round in 1.. {
-            let (found, left) = owners.look_through(database, number, space, &open, otherwise)?;
+            let (found, left) = owners.look_through(database, number, set, &open, otherwise)?;
             if left.is_empty() {
                 break;
             }
@@ -105,11 +108,16 @@ impl RowOwners {
     }
 
     /// Reads the keys of the rows that other rows refer to.
-    fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
-        let columns = space.tables.iter().flat_map(|table| &table.table.columns);
+    fn take_keys(
+        &mut self,
+        database: &Database,
+        number: usize,
+        set: &StoredTableSet,
+    ) -> Result<(), &'static str> {
+        let columns = set.tables.iter().flat_map(|table| &table.table.columns);
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
         let mut free_rows = MAX_ROWS;
-        for (place, table) in space.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
+        for (place, table) in set.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
             let mut owners = KeyOwners::default();
             each(database, number, place, table, &mut |rows| {
                 let keys = (0..rows.len).map(|row| rows.keys.get(row));
@@ -128,7 +136,7 @@ impl RowOwners {
         &mut self,
         database: &Database,
         number: usize,
-        space: &Space,
+        set: &StoredTableSet,
         tables: &[usize],
         otherwise: Option<u32>,
     ) -> Result<(u64, Vec<usize>), &'static str> {
@@ -136,7 +144,7 @@ impl RowOwners {
         for place in tables {
             let mut is_whole = true;
             let mut done = Ok(());
-            each(database, number, *place, &space.tables[*place], &mut |rows| {
+            each(database, number, *place, &set.tables[*place], &mut |rows| {
                 let links = RowLinks::of(rows);
                 for row in 0..rows.len {
                     match self.look(rows, &links, row, otherwise) {
@@ -199,7 +207,7 @@ fn target(kind: &Kind) -> Option<TableId> {
     }
 }
 
-fn has_links(table: &SpaceTable) -> bool {
+fn has_links(table: &StoredTable) -> bool {
     let is_link = |kind: &Kind| *kind == Kind::Ref(rocpd::INFO_PROCESS) || target(kind).is_some();
     table.table.id != rocpd::INFO_PROCESS && table.table.columns.iter().any(|column| is_link(&column.kind))
 }
@@ -210,7 +218,7 @@ fn each(
     database: &Database,
     number: usize,
     place: usize,
-    table: &SpaceTable,
+    table: &StoredTable,
     take: &mut dyn FnMut(&Rows<Local>),
 ) {
     let mut pieces: Vec<Piece> = table.pieces.iter().rev().cloned().collect();

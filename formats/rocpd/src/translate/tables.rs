@@ -1,6 +1,6 @@
 //! Describes the tables of a file with several table sets once for all sets.
 
-use crate::read::Space;
+use crate::read::StoredTableSet;
 use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, is_wider};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ const UNEQUAL_SETS: &str = "has sets of tables with different columns";
 
 /// Returns the tables of each set, in its order, as described in the shard. Tables with the same name get the same
 /// number. The error is the reason why that is impossible.
-pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
+pub(super) fn described(table_sets: &[&StoredTableSet]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
     let mut numbers: HashMap<String, TableId> = HashMap::new();
     let mut known: HashMap<TableId, Arc<Table>> = HashMap::new();
-    let mut all = Vec::with_capacity(spaces.len());
-    for space in spaces {
+    let mut all = Vec::with_capacity(table_sets.len());
+    for set in table_sets {
         let mut own = HashMap::new();
-        for table in &space.tables {
+        for table in &set.tables {
             let id = table.table.id;
             if id < FIRST_CARRIED_TABLE {
                 own.insert(id, id);
@@ -34,8 +34,8 @@ pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'sta
                 return Err(TOO_MANY);
             }
         }
-        let mut tables = Vec::with_capacity(space.tables.len());
-        for table in &space.tables {
+        let mut tables = Vec::with_capacity(set.tables.len());
+        for table in &set.tables {
             if table.table.columns.len() > MAX_COLUMNS {
                 return Err(TOO_WIDE);
             }

@@ -18,7 +18,7 @@ const MODEL: Guid = Guid::from_bits(0);
 pub(super) struct Model {
     conn: Connection,
     shapes: BTreeMap<String, Shape>,
-    /// Tables and columns whose declaration is unknown. A column comes with its table.
+    /// Tables and columns with an unknown declaration. A column comes with its table.
     named_only: Vec<(&'static str, Option<&'static str>)>,
 }
 
@@ -75,7 +75,7 @@ impl Model {
         problems
     }
 
-    /// Returns whether a line of a shape is about a column whose declaration is unknown.
+    /// Returns whether a line of a shape is about a column with an unknown declaration.
     fn is_named_only(&self, table: &str, line: &str) -> bool {
         let columns = self.named_only.iter().filter(|(of, _)| *of == table).filter_map(|(_, column)| *column);
         columns.into_iter().any(|column| {

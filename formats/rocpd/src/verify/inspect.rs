@@ -148,7 +148,7 @@ fn check_metadata(
     Ok(())
 }
 
-/// Returns the versions whose AMD rules this release supports.
+/// Returns the versions of which this release supports AMD's rules.
 fn known_versions() -> impl Iterator<Item = [u32; 3]> {
     (0..=NEWEST[2]).map(|patch| [NEWEST[0], NEWEST[1], patch])
 }

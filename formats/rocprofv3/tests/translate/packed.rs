@@ -32,7 +32,7 @@ fn translated(bytes: &[u8]) -> (Contents, Translation) {
     (contents, translation)
 }
 
-/// Builds two processes whose records precede their tables, with more padding than a buffer holds.
+/// Builds two processes with records before their tables, with more padding than a buffer holds.
 fn file() -> Json {
     padded(MadeUp { processes: 2, counters: true, ..MadeUp::default() }.json())
 }

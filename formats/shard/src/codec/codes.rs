@@ -1,4 +1,4 @@
-//! Encoding of columns whose values occur in few combinations.
+//! Encoding of columns with few combinations of values.
 //!
 //! Without times and ids, a program that repeats its work produces few distinct rows. Columns that vary together
 //! share one code byte per row, which selects the combination of their values.

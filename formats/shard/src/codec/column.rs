@@ -228,7 +228,7 @@ fn decode_all(
 /// Columns decoded so far, relative to which a later column may be encoded.
 struct Earlier<'a> {
     columns: Vec<Cells>,
-    /// Bit set of integer columns whose values were skipped.
+    /// Bit set of integer columns with skipped values.
     skipped: u64,
     codes: Option<Codes<'a>>,
 }

@@ -28,9 +28,9 @@ pub enum BlockKind {
     Index,
     /// A [`crate::record::Selection`].
     Selection,
-    /// A [`crate::record::ProbeBurst`] whose receive times were read by the program.
+    /// A [`crate::record::ProbeBurst`] with receive times that the program read.
     Probes,
-    /// A [`crate::record::ProbeBurst`] whose receive times were recorded by the kernel.
+    /// A [`crate::record::ProbeBurst`] with receive times that the kernel recorded.
     KernelProbes,
     /// A [`crate::record::Process`] that describes the command of the rank.
     Command,

@@ -103,7 +103,7 @@ impl<W: Write> ShardWriter<W> {
 
     /// Encodes the part after the last block.
     ///
-    /// It contains the ledger, second copies of processes, command and identity, clock records whose blocks were discarded,
+    /// It contains the ledger, second copies of processes, command and identity, clock records of discarded blocks,
     /// the index and the trailer. The second copies survive damage to the first ones.
     fn end_bytes(&mut self, extras: Extras) -> Result<Vec<u8>, WriteError> {
         let mut records = vec![(BlockKind::Ledger, 0, wire::encode(&self.ledger()))];

@@ -1,6 +1,6 @@
 //! Subfolders of a run folder that hold the files of a range of ranks.
 
-/// Maximum number of ranks whose files share a folder. A metadata server of a parallel file system handles all
+/// Maximum number of ranks with files in one folder. A metadata server of a parallel file system handles all
 /// requests to one folder.
 const RANKS: u32 = 1000;
 /// Prefix of the name of a rank folder.

@@ -18,7 +18,7 @@ pub enum OpenError {
     },
     /// The file is not a shard.
     #[error(
-        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0); name a run directory or *.rpdshard files"
+        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0); name a run folder or *.rpdshard files"
     )]
     NotAShard {
         /// Path of the file.

@@ -17,7 +17,7 @@ pub(super) struct Pending {
     pub(super) table: TableId,
     /// Number of rows in written blocks. Keys of one process's table are dense from 1.
     pub(super) written: u64,
-    /// Number of rows that were added to a full shard, or whose blocks were discarded.
+    /// Number of rows that were added to a full shard, or were in discarded blocks.
     pub(super) lost: u64,
     pub(super) rows: RowsBuilder,
     /// Keys of the rows of the open block if the keys are handles.
@@ -47,7 +47,7 @@ pub(super) struct Strings {
     pub(super) cells: TextCells,
     pub(super) codes: HashMap<u64, u32>,
     pub(super) flushed: usize,
-    /// Number of strings that were added to a full shard, or whose blocks were discarded.
+    /// Number of strings that were added to a full shard, or were in discarded blocks.
     pub(super) lost: u64,
 }
 

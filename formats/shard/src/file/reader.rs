@@ -49,7 +49,7 @@ pub struct Shard {
     pub ledger: Option<Ledger>,
     /// Ranks that the user chose to record; `None` if all ranks are recorded.
     pub selection: Option<Selection>,
-    /// Profilers whose rows are missing, in the order of recording.
+    /// Profilers with missing rows, in the order of recording.
     pub profiler_losses: Vec<ProfilerLoss>,
 }
 

@@ -78,7 +78,7 @@ pub struct ShardWriter<W: Write> {
     pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
-    /// The owner of a foreign file, whose facts about processes replace those of the file.
+    /// The owner of a foreign file. Its facts about processes replace those of the file.
     pub(super) owner: Option<Box<Owner>>,
 }
 
@@ -151,7 +151,7 @@ impl<W: Write> ShardWriter<W> {
         row.with_values(|values| self.push(source, R::TABLE, values)).map(R::key)
     }
 
-    /// Adds a row whose key is a handle. Either all rows of a process's table have such a key or none. The keys
+    /// Adds a row with a handle as its key. Either all rows of a process's table have such a key or none. The keys
     /// must ascend.
     pub fn push_with_key(
         &mut self,

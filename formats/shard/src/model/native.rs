@@ -44,7 +44,7 @@ pub(super) fn tables() -> Vec<Table> {
     // process's collectives on one communicator from 1, separately from its other calls. The n-th collective
     // therefore has the same number in every rank, even if some calls were not recorded. `bytes` is the size of
     // this rank's message (sends and collectives) or buffer (receives). `source`, `recvtag` and `recvbytes` (buffer)
-    // are what `MPI_Sendrecv` receives. `probe_stack_id` is the matched probe whose message the call receives, with
+    // are what `MPI_Sendrecv` receives. `probe_stack_id` is the matched probe that found the message of the call, with
     // its communicator, peer and tag.
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);

@@ -95,7 +95,7 @@ row_types! {
     #[derive(Default)]
     PmcRow<'a>, PmcKey (rocpd::INFO_PMC, "rocpd_info_pmc") {
         @nid @pid
-        /// Agent whose events the counter counts.
+        /// Agent with the events that the counter counts.
         agent_id: Option<AgentKey>,
         /// `CPU` or `GPU`.
         target_arch: Option<&'a [u8]> => one_of(&PROCESSORS),
@@ -320,11 +320,11 @@ row_types! {
         end: LocalNs => near(3),
         /// Name, which is the direction of the copy.
         name_id: StringId,
-        /// Agent whose memory is written.
+        /// Agent with the memory that is written.
         dst_agent_id: Option<AgentKey>,
         /// Address of the destination.
         dst_address: Option<WholeNumber>,
-        /// Agent whose memory is read.
+        /// Agent with the memory that is read.
         src_agent_id: Option<AgentKey>,
         /// Address of the source.
         src_address: Option<WholeNumber>,

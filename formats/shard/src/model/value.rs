@@ -17,7 +17,7 @@ pub enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// An owned value, for columns whose rows differ in type.
+/// An owned value, for columns in which rows differ in type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum OwnedValue {
     /// SQL NULL.

@@ -12,6 +12,6 @@ pub mod wire;
 
 pub use clock::{Clock, ClockDomain, ClockSet, Probe, ProbeBurst, is_wall_time};
 pub use loss::{Ledger, Loss, LossCause};
-pub use process::{COMMAND_SOURCE, Exit, Node, Process, RunIdentity, SYSTEM_SOURCE};
+pub use process::{COMMAND_SOURCE, Node, Process, ProcessExit, RunIdentity, SYSTEM_SOURCE};
 pub use profiler_loss::{ProfilerLoss, ProfilerLossReason};
 pub use selection::Selection;

@@ -40,7 +40,7 @@ pub struct Node {
 
 /// Exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Exit {
+pub enum ProcessExit {
     /// The process called exit with this status.
     Code(i32),
     /// This signal terminated the process.
@@ -96,7 +96,7 @@ pub struct Process {
     /// Environment variables that the allow-list contains.
     pub environment: Vec<(String, String)>,
     /// Exit status, after the process has ended.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
 }
 
 impl Process {

@@ -19,7 +19,7 @@ pub enum ProfilerLossReason {
     Failed,
 }
 
-/// The collector's record of a profiler whose rows are missing. Their number is unknown.
+/// The collector's record of a profiler with missing rows. Their number is unknown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ProfilerLoss {
     /// Name of the backend, as in `--backend`; 1 to [`ProfilerLoss::MAX_NAME_BYTES`] bytes.

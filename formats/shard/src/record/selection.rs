@@ -13,7 +13,7 @@ impl Selection {
     /// Maximum number of ranges that a reader accepts.
     pub const MAX_RANGES: usize = 4096;
 
-    /// Returns the union of ranges (first and last rank) in any order. A range whose last rank is below its first
+    /// Returns the union of ranges (first and last rank) in any order. A range with a last rank below its first
     /// is empty.
     pub fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> Selection {
         let mut given: Vec<(u32, u32)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();

@@ -64,7 +64,7 @@ pub(super) struct Expected {
 }
 
 impl ColumnPlace {
-    /// Creates the position of a row whose header extends from `types` to `values`.
+    /// Creates the position of a row with a header from `types` to `values`.
     #[inline]
     pub(super) fn new(types: usize, values: usize, end: usize) -> ColumnPlace {
         ColumnPlace { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
@@ -115,7 +115,7 @@ impl Column {
         Column { real, ..Column::default() }
     }
 
-    /// Adds column `column` of a page's rows, whose serial types have one byte each. Does not detect a value that
+    /// Adds column `column` of a page's rows, which have serial types of one byte each. Does not detect a value that
     /// extends beyond its row: `places` holds the end of each value, so that the caller can check.
     pub(super) fn append(
         &mut self,

@@ -336,7 +336,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Adds a column that some rows do not have, or whose serial types have several bytes.
+    /// Adds a column that some rows do not have, or that has serial types of several bytes.
     fn by_value(&mut self, column: usize, expected: Expected) -> Result<(), PageProblem> {
         let (Some(collected), Some(wanted)) = (self.columns.get_mut(column), self.wanted.get(column)) else {
             return Ok(());

@@ -29,9 +29,9 @@ pub enum Field<'a> {
     },
 }
 
-/// Maximum number of columns of a table whose rows are encoded by a [`Plan`].
+/// Maximum number of columns of a table with rows that a [`Plan`] encodes.
 pub(super) const MAX_COLUMNS: usize = 100;
-/// Maximum length of a text in bytes whose serial type has one byte.
+/// Maximum length, in bytes, of a text with a serial type of one byte.
 const SHORT: usize = 57;
 /// Number of bytes per step in which a short text is copied.
 const STEP: usize = 16;
@@ -76,7 +76,7 @@ fn place(slot: usize) -> (usize, usize) {
 
 #[derive(Debug)]
 enum Step<'a> {
-    /// Integer columns whose values have the same length in all rows, last column first, each with this length in
+    /// Integer columns with values of the same length in all rows, last column first, each with this length in
     /// bytes. Their serial types are equal in all rows.
     Fixed(Vec<(&'a [i64], usize)>),
     /// Integer columns without NULL, last column first, each with its slot.
@@ -468,7 +468,7 @@ impl Out<'_> {
     }
 }
 
-/// Returns the length of a record's header whose types have this many bytes. The length includes itself.
+/// Returns the length of a record's header with this many bytes of types. The length includes itself.
 pub(super) fn header_length(types: u64) -> u64 {
     let fits = |size: &u64| types + size < 1 << (7 * size);
     types + (1..9).find(fits).unwrap_or(9)

@@ -69,10 +69,10 @@ impl PageMemory {
         PageMemory { spare: Mutex::default(), max_bytes: bytes }
     }
 
-    /// Returns a piece for the pages that follow the first `behind` pages of a run. Pieces are small at first,
+    /// Returns a piece for the pages that follow the first `preceding` pages of a run. Pieces are small at first,
     /// because most tables of a small input have few rows.
-    pub(super) fn take(&self, behind: usize) -> PagePiece {
-        let size = (behind + 1).ilog2().min(SIZES as u32 - 1) as usize;
+    pub(super) fn take(&self, preceding: usize) -> PagePiece {
+        let size = (preceding + 1).ilog2().min(SIZES as u32 - 1) as usize;
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         match spare.pieces[size].pop() {
             Some(piece) => {

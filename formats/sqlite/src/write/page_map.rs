@@ -21,7 +21,7 @@ pub struct PageNumberError(u64);
 
 impl LogicalPage {
     /// Returns the first usable page after a file of this many pages.
-    pub fn behind(page_count: u32) -> LogicalPage {
+    pub fn after(page_count: u32) -> LogicalPage {
         let count = u64::from(page_count);
         LogicalPage(if count >= LOCK_PAGE { count } else { count + 1 })
     }
@@ -59,19 +59,19 @@ mod tests {
 
     #[test]
     fn the_lock_page_is_skipped() {
-        let before = LogicalPage::behind(262_143);
+        let before = LogicalPage::after(262_143);
         assert_eq!(before.physical(), Ok(262_144));
         assert_eq!(before.consecutive(), 1);
         assert_eq!(before.plus(1).physical(), Ok(262_146));
-        assert_eq!(LogicalPage::behind(262_144).physical(), Ok(262_146));
-        assert_eq!(LogicalPage::behind(262_145).physical(), Ok(262_146));
-        assert_eq!(LogicalPage::behind(262_146).physical(), Ok(262_147));
+        assert_eq!(LogicalPage::after(262_144).physical(), Ok(262_146));
+        assert_eq!(LogicalPage::after(262_145).physical(), Ok(262_146));
+        assert_eq!(LogicalPage::after(262_146).physical(), Ok(262_147));
     }
 
     #[test]
     fn numbers_end() {
-        assert_eq!(LogicalPage::behind(0xffff_fffd).physical(), Ok(0xffff_fffe));
-        assert_eq!(LogicalPage::behind(0xffff_fffe).physical(), Err(PageNumberError(0xffff_ffff)));
-        assert!(LogicalPage::behind(0).plus(u64::MAX).physical().is_err());
+        assert_eq!(LogicalPage::after(0xffff_fffd).physical(), Ok(0xffff_fffe));
+        assert_eq!(LogicalPage::after(0xffff_fffe).physical(), Err(PageNumberError(0xffff_ffff)));
+        assert!(LogicalPage::after(0).plus(u64::MAX).physical().is_err());
     }
 }

@@ -61,7 +61,7 @@ impl Sealer {
             return Err(SealError::Unfit { path: path.to_owned(), problem });
         }
         let last = u32_at(&header, at::PAGES).unwrap_or(0);
-        if end < LogicalPage::behind(last) {
+        if end < LogicalPage::after(last) {
             return Err(SealError::Unfit {
                 path: path.to_owned(),
                 problem: "the pages begin inside the file",
@@ -224,7 +224,7 @@ impl Sealer {
 fn unfit(header: &[u8; HEADER]) -> Option<&'static str> {
     let number = |offset| u32_at(header, offset).unwrap_or(0);
     if header[..MAGIC.len()] != *MAGIC {
-        Some("it is no SQLite database")
+        Some("it is not a SQLite database")
     } else if u16_at(header, at::PAGE_SIZE) != Some(PAGE_SIZE as u16) || header[at::RESERVED] != 0 {
         Some("its pages are not of 4096 bytes")
     } else if header[at::WRITE_VERSION..=at::READ_VERSION] != [1, 1] {

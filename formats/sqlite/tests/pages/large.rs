@@ -45,7 +45,7 @@ fn the_lock_page_stays_unused_in_a_tree_of_three_levels() {
     let rows = 75_000;
     let long = vec![b'x'; 10_000];
     let file = File::options().write(true).open(&path).unwrap();
-    let mut end = LogicalPage::behind(base);
+    let mut end = LogicalPage::after(base);
     let mut runs = Vec::new();
     for first in (0..rows).step_by(25_000) {
         let mut writer = LeafWriter::default();
@@ -109,7 +109,7 @@ fn every_number_of_children_makes_a_tree() {
         writer.append(&Keys::Dense(1000), &table, leaves).unwrap();
         let run = writer.finish();
         assert_eq!((run.leaves(), run.pages()), (leaves as u64, leaves as u64));
-        let run = run.place(LogicalPage::behind(pages)).unwrap();
+        let run = run.place(LogicalPage::after(pages)).unwrap();
         run.write_to(&File::options().write(true).open(&path).unwrap()).unwrap();
         let mut sealer = Sealer::open(&path, run.end()).unwrap();
         sealer.table(root, run.leaves()).unwrap();
@@ -182,7 +182,7 @@ fn unfit_files_are_refused() {
         db.execute_batch(pragma).unwrap();
         db.execute_batch("CREATE TABLE t (a); CREATE INDEX i ON t (a); INSERT INTO t VALUES (1);").unwrap();
         drop(db);
-        Sealer::open(&path, LogicalPage::behind(3))
+        Sealer::open(&path, LogicalPage::after(3))
     };
     assert!(matches!(refused("1", "PRAGMA page_size = 8192"), Err(SealError::Unfit { .. })));
     assert!(matches!(refused("2", "PRAGMA auto_vacuum = FULL"), Err(SealError::Unfit { .. })));
@@ -192,5 +192,5 @@ fn unfit_files_are_refused() {
     for root in [0, 1, 2, 3, 4] {
         assert!(matches!(sealer.table(root, []), Err(SealError::Root { .. })), "{root}");
     }
-    assert!(Sealer::open(&folder.path().join("5"), LogicalPage::behind(2)).is_err());
+    assert!(Sealer::open(&folder.path().join("5"), LogicalPage::after(2)).is_err());
 }

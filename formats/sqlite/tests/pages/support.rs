@@ -112,7 +112,7 @@ pub(crate) fn integrity(db: &Connection) -> String {
 pub(crate) fn fill(path: &Path, pages: u32, tables: &[(u32, &[TestTable])]) {
     assert_eq!(PageDatabase::open(path).unwrap().page_count(), pages);
     let file = File::options().write(true).open(path).unwrap();
-    let mut end = LogicalPage::behind(pages);
+    let mut end = LogicalPage::after(pages);
     let mut placed: Vec<(u32, Vec<PlacedRun>)> = Vec::new();
     for (root, pieces) in tables {
         let mut runs = Vec::new();

@@ -120,8 +120,8 @@ proptest! {
         }
         let (whole, single) = (whole.finish(), single.finish());
         prop_assert_eq!(whole.pages(), single.pages());
-        prop_assert!(written(&whole.place(LogicalPage::behind(1)).unwrap())
-            == written(&single.place(LogicalPage::behind(1)).unwrap()));
+        prop_assert!(written(&whole.place(LogicalPage::after(1)).unwrap())
+            == written(&single.place(LogicalPage::after(1)).unwrap()));
     }
 }
 
@@ -141,7 +141,7 @@ fn nothing_is_left_of_what_the_memory_held_before() {
         let mut writer = LeafWriter::new(memory.clone());
         let text = Field::Same { value: Value::Text(text.as_bytes()), affinity: Affinity::Text };
         writer.append(&Keys::Dense(1), &[Field::Key, text], rows).unwrap();
-        writer.finish().place(LogicalPage::behind(1)).unwrap()
+        writer.finish().place(LogicalPage::after(1)).unwrap()
     };
     for _ in 0..2 {
         run(&memory, &"x".repeat(700), 2_000).recycle(&memory);

@@ -2,7 +2,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `reference NODE` | once: the node whose clock the offsets are against. It need not be in the job if the file relates it to the merge's reference |
+//! | `reference NODE` | once: the node of the reference clock of this file. It need not be in the job if the file relates it to the merge's reference |
 //! | `NODE` | host name, machine id, boot id, or `BOOT_ID/NAMESPACE`; in quotes if it contains spaces, `#` or quotes (`\"`, `\\`) |
 //! | `offset` | ns: time of the reference minus that of the node |
 //! | `at` | ns: `CLOCK_BOOTTIME` of the node at that moment; optional for a single line without `error` and `drift_ppm` |
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 /// Contents of a clock file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ClockFile {
-    /// The node with whose clock the others are compared.
+    /// The node with the clock to which the others are compared.
     reference: String,
     /// Entries by node and time.
     entries: Vec<Entry>,

@@ -16,7 +16,7 @@ const MAX_SHOWN_CHARACTERS: usize = 60;
 #[derive(Debug, thiserror::Error)]
 pub enum ClockFileError {
     /// The file cannot be read.
-    #[error("clock file {0}: {1}")]
+    #[error("cannot read the clock file {0} ({1}); check the path that --clock-file gives")]
     Io(String, io::Error),
     /// A line is malformed or contradicts other lines.
     #[error(
@@ -25,7 +25,7 @@ pub enum ClockFileError {
     )]
     Line(String, usize, String),
     /// No line names the reference.
-    #[error("clock file {0}: no line says whose clock the offsets are against; add `reference NODE`")]
+    #[error("clock file {0}: no line names the node of the reference clock; add `reference NODE`")]
     NoReference(String),
 }
 
@@ -80,8 +80,9 @@ impl Entry {
     fn parse(line: usize, node: &str, words: &[Word]) -> Result<Entry, String> {
         let (mut offset, mut at, mut error, mut drift, mut drift_error) = (None, None, None, None, None);
         for Word { text, .. } in words {
-            let (key, value) =
-                text.split_once('=').ok_or_else(|| format!("{} is no NAME=VALUE", shown(text)))?;
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| format!("{} is not of the form NAME=VALUE", shown(text)))?;
             let is_first = match key {
                 "offset" => offset.replace(whole(text, value)?).is_none(),
                 "at" => at.replace(whole(text, value)?).is_none(),
@@ -117,7 +118,7 @@ fn whole(word: &str, value: &str) -> Result<i64, String> {
 /// Parses a rate in ppm.
 fn rate(word: &str, value: &str) -> Result<f64, String> {
     let rate: f64 = value.parse().map_err(|_| format!("{}: parts per million are wanted", shown(word)))?;
-    let too_high = || format!("{} is what no clock has: at most {MAX_PPM} ppm", shown(word));
+    let too_high = || format!("{} is above {MAX_PPM} ppm, the most that a clock can have", shown(word));
     (rate.abs() <= MAX_PPM).then_some(rate).ok_or_else(too_high)
 }
 

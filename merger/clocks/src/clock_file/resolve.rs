@@ -36,7 +36,7 @@ enum NameMatch {
 }
 
 impl ClockFile {
-    /// Computes how the times of the job's `domains` map to those of `reference`, for domains whose clocks the
+    /// Computes how the times of the job's `domains` map to those of `reference`, for domains with clocks that the
     /// file relates to it.
     pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
         let mut resolved =

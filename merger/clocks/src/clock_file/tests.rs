@@ -166,7 +166,7 @@ fn line(name: &str, truth: &Truth, site: i64, off: i64, error: i64) -> String {
 }
 
 proptest! {
-    /// A clock whose rate and measurements have the stated errors is within the error bound at all times. This
+    /// A clock with the stated errors of rate and measurements is within the error bound at all times. This
     /// holds against the file's reference and against another node.
     #[test]
     fn bars_hold(

@@ -76,7 +76,7 @@ impl FileTrack {
         along(&self.points, site, |(local, site)| (*site, *local))
     }
 
-    /// Returns the fit of a node to a merge whose reference has the track `reference`. The reported offset and
+    /// Returns the fit of a node to a merge with a reference of the track `reference`. The reported offset and
     /// drift are those at `middle`, ns of the node.
     pub(super) fn fit(&self, reference: &FileTrack, middle: i64) -> DomainFit {
         let here = |their: i128| self.back(reference.there(their));

@@ -1,6 +1,6 @@
 //! The trait `Comm` of rpd-comm on MPI: the only crate of the workspace that depends on the package `mpi`.
 //!
-//! Only programs whose name ends with `-mpi` link it, so that the others run on nodes without libmpi. Without
+//! Only programs with a name that ends with `-mpi` link it, so that the others run on nodes without libmpi. Without
 //! the feature `mpi` the crate is empty.
 #![cfg(feature = "mpi")]
 

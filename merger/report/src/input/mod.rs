@@ -1,11 +1,9 @@
 //! Finds and opens the run of a report.
 
 mod selection;
-mod shell_words;
 mod temporary_folder;
 
 pub(crate) use selection::{ProcessGroups, Selection};
-pub(crate) use shell_words::{input_words, shell_word};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;

@@ -28,7 +28,7 @@ fn wrong_usage_ends_with_2() {
         (&["--format", "xml"][..], "invalid value"),
         (&["--format", "csv"], "add a subcommand"),
         (&["summary", "--by-rank", "--by-node"], "cannot be used with"),
-        (&["ranks", "--window", "5"], "is no window"),
+        (&["ranks", "--window", "5"], "is not a window"),
         (&["ranks", "--window", "2030-01-01T00:00:00Z..2031-01-01T00:00:00Z"], ""),
         (&["ranks", "--ranks", "3-1"], "ends before it begins"),
         (&["ranks", "--nodes", "nowhere"], "no process of the run is selected"),

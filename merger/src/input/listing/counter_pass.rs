@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-/// Number of parent folders whose name can be that of a pass.
+/// Number of parent folders that can have the name of a pass.
 const MAX_PARENTS: usize = 3;
 
 /// Returns the name of the pass, if the file or one of its folders has such a name.

@@ -163,7 +163,7 @@ pub(crate) fn is_text(path: &Path) -> bool {
 }
 
 fn not_text(path: &Path) -> String {
-    format!("{}: its name is no UTF-8; rename it, and merge again", path_text(path))
+    format!("{}: its name is not UTF-8; rename it, and merge again", path_text(path))
 }
 
 /// Files of collectors and profilers in a folder.
@@ -260,9 +260,9 @@ impl Profiles {
         let traces =
             self.files.extract_if(.., |path| is_called_trace(path) && is_beside(path) && !is_output(path));
         for trace in traces {
-            let shown = path_text(&trace);
+            let trace_text = path_text(&trace);
             let reason = format!(
-                "{shown} is left out: databases lie beside it, and profilers write the same to both; name it to have \
+                "{trace_text} is left out: databases lie beside it, and profilers write the same to both; name it to have \
                  it merged, too"
             );
             self.passed_over.push((trace, reason));
@@ -327,11 +327,11 @@ pub(super) fn is_folder(path: &Path) -> bool {
     entry_stat(path).is_ok_and(|found| found.kind == EntryKind::Folder)
 }
 
-/// Returns the run below `root` whose shards were written last.
+/// Returns the run below `root` with the shards that were written last.
 fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
     let missing = |e: io::Error| {
         Failure::input(format!(
-            "no input named and no runs in {}: {e}; name a run directory, or set RPD_OUTPUT",
+            "no input named and no runs in {}: {e}; name a run folder, or set RPD_OUTPUT",
             root.display()
         ))
     };
@@ -353,7 +353,7 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
         let none = format!("no input named and no run with shards in {}", root.display());
         Failure::input(match runs_of_others(root) {
             Some(others) => format!("{none}: {others}"),
-            None => format!("{none}; name a run directory, or set RPD_OUTPUT"),
+            None => format!("{none}; name a run folder, or set RPD_OUTPUT"),
         })
     })
 }

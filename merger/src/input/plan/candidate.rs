@@ -5,7 +5,7 @@ use crate::input::plan::running::running_until;
 use crate::input::{HostClocks, shard_source_id};
 use rpd_foreign::Format;
 use rpd_rocpd::Guid;
-use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
+use rpd_rocpd::read::{Database, ReadError, StoredTableSet, Wanted};
 use rpd_rocpd::schema::{version_of, with_words_of};
 use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
@@ -83,8 +83,8 @@ pub(super) enum RefusedInput {
 }
 
 impl InputCandidate {
-    /// Reads the description of a shard.
-    pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
+    /// Reads the description of a shard. `is_job_over` is as for [`running_until`].
+    pub(super) fn of_shard(path: &Path, is_job_over: bool) -> Result<InputCandidate, RefusedInput> {
         let shard = Shard::open(path).map_err(refused_shard)?;
         let all = || shard.processes.values();
         let mut ranks: Vec<u32> = all().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
@@ -107,7 +107,7 @@ impl InputCandidate {
             run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
             bytes: shard.bytes(),
             complete: shard.complete(),
-            running_until: running_until(&shard),
+            running_until: running_until(&shard, is_job_over),
             // Shards without any rank come last.
             order: InputOrder {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
@@ -135,25 +135,25 @@ impl InputCandidate {
     /// Reads the description of a RocPD database.
     pub(super) fn of_database(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let database = Database::open(path).map_err(refused_database)?;
-        let spaces = database.spaces();
+        let table_sets = database.table_sets();
         if !has_rows(&database) {
             let why = "its tables have no rows: the program was killed before its profiler wrote them";
             return Err(RefusedInput::LeaveOut(format!("{}: {why}", path.display())));
         }
-        let processes = || spaces.iter().flat_map(|s| s.processes.iter().map(move |p| (s, p)));
+        let processes = || table_sets.iter().flat_map(|s| s.processes.iter().map(move |p| (s, p)));
         let mut ranks: Vec<u32> = processes().filter_map(|(_, p)| p.rank).collect();
         ranks.sort_unstable();
-        let place = |(space, p): (&Space, &rpd_rocpd::read::ProcessFacts)| {
-            (0, false, p.start.unwrap_or(0), space.guid.clone(), p.pid, 0)
+        let place = |(set, p): (&StoredTableSet, &rpd_rocpd::read::ProcessFacts)| {
+            (0, false, p.start.unwrap_or(0), set.guid.clone(), p.pid, 0)
         };
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
-        let merged: Vec<_> = spaces.iter().filter(|space| is_merged_set(space)).collect();
+        let merged: Vec<_> = table_sets.iter().filter(|set| is_merged_set(set)).collect();
         let mut host_clocks = HostClocks::default();
-        if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
+        if let Some(process) = nameless(table_sets).filter(|_| merged.is_empty()) {
             host_clocks.add_nameless(path, process);
         }
-        let is_unusual = |space: &&Space| space.version != [3, 0, 0] || !same_tables(&space.schema);
+        let is_unusual = |set: &&StoredTableSet| set.version != [3, 0, 0] || !same_tables(&set.schema);
         Ok(InputCandidate {
             path: path.to_owned(),
             format: Format::RocPd,
@@ -172,14 +172,14 @@ impl InputCandidate {
             collector: None,
             selection: None,
             size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_JOB_SIZE)),
-            guids: spaces.iter().map(|space| space.guid.clone()).collect(),
-            table_sets: (0..spaces.len()).collect(),
+            guids: table_sets.iter().map(|set| set.guid.clone()).collect(),
+            table_sets: (0..table_sets.len()).collect(),
             members: members(&database),
-            schemas: spaces.iter().filter(is_unusual).map(|s| (s.version, s.schema.clone())).collect(),
+            schemas: table_sets.iter().filter(is_unusual).map(|s| (s.version, s.schema.clone())).collect(),
             is_merged: !merged.is_empty(),
             previous_merge: PreviousMerge::of(path.to_owned(), &merged),
-            previous_losses: merged.iter().flat_map(|space| previous_losses(space)).collect(),
-            tags: spaces.iter().flat_map(foreign_tags).collect(),
+            previous_losses: merged.iter().flat_map(|set| previous_losses(set)).collect(),
+            tags: table_sets.iter().flat_map(foreign_tags).collect(),
             host_clocks,
         })
     }
@@ -190,12 +190,12 @@ fn process_order(p: &Process) -> ProcessOrder {
 }
 
 /// Returns a process of a database that does not identify its node.
-fn nameless(spaces: &[Space]) -> Option<Process> {
-    let is_nameless = |space: &&Space| {
-        let node = space.nodes.first().map(|(_, node)| node);
-        space.nodes.len() <= 1 && node.is_none_or(|node| boot_of_machine(node).is_none())
+fn nameless(table_sets: &[StoredTableSet]) -> Option<Process> {
+    let is_nameless = |set: &&StoredTableSet| {
+        let node = set.nodes.first().map(|(_, node)| node);
+        set.nodes.len() <= 1 && node.is_none_or(|node| boot_of_machine(node).is_none())
     };
-    let facts = spaces.iter().find(is_nameless)?.processes.first()?;
+    let facts = table_sets.iter().find(is_nameless)?.processes.first()?;
     let (pid, start) = (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
     let node = unnamed_node(0, &[(pid, start)]);
     let (rank, size) = (facts.rank, facts.size);
@@ -210,10 +210,10 @@ fn member(id: u128) -> String {
 /// Returns the guids of a database's processes: those that a merge stored, otherwise those of the table sets.
 fn members(database: &Database) -> Vec<String> {
     let mut members = Vec::new();
-    for (i, space) in database.spaces().iter().enumerate() {
-        let noted = if is_merged_set(space) { noted_guids(database, i) } else { Vec::new() };
+    for (i, set) in database.table_sets().iter().enumerate() {
+        let noted = if is_merged_set(set) { noted_guids(database, i) } else { Vec::new() };
         match noted.is_empty() {
-            true => members.push(space.guid.clone()),
+            true => members.push(set.guid.clone()),
             false => members.extend(noted),
         }
     }
@@ -221,12 +221,12 @@ fn members(database: &Database) -> Vec<String> {
 }
 
 /// Returns the guids that a merge stored in `extdata` of the processes of a table set.
-fn noted_guids(database: &Database, space: usize) -> Vec<String> {
-    let Some(table) = database.spaces()[space].position(rocpd::INFO_PROCESS) else { return Vec::new() };
-    let pieces = &database.spaces()[space].tables[table].pieces;
+fn noted_guids(database: &Database, set: usize) -> Vec<String> {
+    let Some(table) = database.table_sets()[set].position(rocpd::INFO_PROCESS) else { return Vec::new() };
+    let pieces = &database.table_sets()[set].tables[table].pieces;
     let mut guids = Vec::new();
     for piece in pieces {
-        database.each(space, table, piece, &mut |_, rows| {
+        database.each(set, table, piece, &mut |_, rows| {
             let Ok(rows) = rows else { return };
             let guid = |i| {
                 let text = rows.column("extdata").get(i).text_lossy()?.into_owned();
@@ -240,30 +240,30 @@ fn noted_guids(database: &Database, space: usize) -> Vec<String> {
 }
 
 /// Returns the loss ledgers of the merges that wrote a table set, oldest first.
-fn previous_losses(space: &Space) -> Vec<String> {
-    let before = space.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
+fn previous_losses(set: &StoredTableSet) -> Vec<String> {
+    let before = set.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
     let mut losses: Vec<String> = before.unwrap_or_default();
-    losses.extend(space.tags.get("rpd.losses").filter(|text| *text != "[]").cloned());
+    losses.extend(set.tags.get("rpd.losses").filter(|text| *text != "[]").cloned());
     losses
 }
 
 /// Returns the metadata of a table set that is neither RocPD's nor `rpd-merge`'s: tag and value.
-fn foreign_tags(space: &Space) -> impl Iterator<Item = (String, String)> {
+fn foreign_tags(set: &StoredTableSet) -> impl Iterator<Item = (String, String)> {
     let is_own = |tag: &str| tag.starts_with("rpd.") || tag.starts_with("schema_version");
     let is_foreign = move |tag: &str| !is_own(tag) && !matches!(tag, "uuid" | "guid");
-    space.tags.clone().into_iter().filter(move |(tag, _)| is_foreign(tag))
+    set.tags.clone().into_iter().filter(move |(tag, _)| is_foreign(tag))
 }
 
 /// Returns whether any table has a row. An empty table can have a piece.
 fn has_rows(database: &Database) -> bool {
-    let tables = database.spaces().iter().enumerate().flat_map(|(i, space)| {
-        let numbered = space.tables.iter().enumerate();
+    let tables = database.table_sets().iter().enumerate().flat_map(|(i, set)| {
+        let numbered = set.tables.iter().enumerate();
         numbered.flat_map(move |(j, table)| table.pieces.iter().map(move |piece| (i, j, piece)))
     });
     let mut pieces = tables.take(MAX_SEARCHED_PIECES);
-    pieces.any(|(space, table, piece)| {
+    pieces.any(|(set, table, piece)| {
         // A piece that cannot be read counts as rows: it does not show that the table is empty.
-        database.rows(space, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)
+        database.rows(set, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)
     })
 }
 

@@ -143,15 +143,15 @@ pub(super) fn keep_each_guid_once(
     // Position of the candidate, and of the table set in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, candidate) in candidates.iter().enumerate() {
-        for space in &candidate.table_sets {
-            holders.entry(candidate.guids[*space].clone()).or_default().push((i, *space));
+        for set in &candidate.table_sets {
+            holders.entry(candidate.guids[*set].clone()).or_default().push((i, *set));
         }
     }
     holders.retain(|_, holders| holders.len() > 1);
     // Per candidate, and whether rows differ, the guids merged from another candidate: their number, and its path.
     let mut left_out: BTreeMap<(usize, bool), (usize, PathBuf)> = BTreeMap::new();
     for holders in holders.into_values() {
-        let read = |(i, space): &(usize, usize)| contents_of_space(&candidates[*i].path, *space);
+        let read = |(i, set): &(usize, usize)| contents_of_set(&candidates[*i].path, *set);
         let contents: Vec<Contents> = holders.par_iter().map(read).collect();
         // Groups of holders that may be states of the same file.
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -169,13 +169,13 @@ pub(super) fn keep_each_guid_once(
             let Some(kept) = group.iter().copied().max_by_key(|k| (key(k), Reverse(*k))) else { continue };
             let name = candidates[holders[kept].0].path.clone();
             for k in group.iter().filter(|k| **k != kept) {
-                let (i, space) = holders[*k];
+                let (i, set) = holders[*k];
                 let differs = contents[*k].hash != contents[kept].hash;
                 left_out.entry((i, differs)).or_insert((0, name.clone())).0 += 1;
                 if differs {
                     duplicates.lost.extend(contents[*k].lost());
                 }
-                candidates[i].table_sets.retain(|own| *own != space);
+                candidates[i].table_sets.retain(|own| *own != set);
             }
         }
         if groups.len() > 1 {
@@ -240,11 +240,11 @@ fn contents_of_shard(path: &Path) -> Contents {
 }
 
 /// Reads the contents table by table and row by row, so that the distribution of rows over pages does not matter.
-fn contents_of_space(path: &Path, space: usize) -> Contents {
+fn contents_of_set(path: &Path, set: usize) -> Contents {
     let mut hasher = Hasher::new();
     let mut contents = Contents::default();
     if let Ok(database) = Database::open(path)
-        && let Some(found) = database.spaces().get(space)
+        && let Some(found) = database.table_sets().get(set)
     {
         for process in &found.processes {
             contents.processes.entry(process.pid).or_default().insert(process.start);
@@ -255,7 +255,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
             let sum = contents.rows.entry(table.table.name.clone()).or_insert(Some(0));
             hasher.write(table.table.name.as_bytes());
             for piece in &table.pieces {
-                database.each(space, place, piece, &mut |_, some| {
+                database.each(set, place, piece, &mut |_, some| {
                     let Ok(some) = some else {
                         *sum = None;
                         return;

@@ -5,6 +5,7 @@ pub(super) mod duplicates;
 mod excluded;
 pub(crate) mod lost_rows;
 mod output_path;
+mod planned_input;
 mod previous_merge;
 mod ranks;
 mod running;
@@ -13,6 +14,7 @@ pub(crate) mod share;
 pub(crate) use excluded::ExcludedInputs;
 pub(crate) use lost_rows::{LostCause, LostRows};
 pub(crate) use output_path::output_of;
+pub(crate) use planned_input::PlannedInput;
 pub(crate) use previous_merge::PreviousMerge;
 pub(crate) use ranks::JobRanks;
 pub(crate) use running::StillRunning;
@@ -46,7 +48,7 @@ pub struct MergePlan {
     pub output: PathBuf,
     /// Ranks of the job.
     pub ranks: JobRanks,
-    /// Ranks whose processes called no recorded function.
+    /// Ranks of processes that called no recorded function.
     pub silent_ranks: Vec<u32>,
     /// Ranks for which two collectors wrote a shard: two jobs used the same run id.
     pub repeated_ranks: Vec<u32>,
@@ -76,31 +78,6 @@ pub struct MergePlan {
     pub kept_guid: Option<String>,
 }
 
-/// One input of the plan.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedInput {
-    /// Path of the input, or of the shard that it was translated to.
-    pub path: PathBuf,
-    /// Shard or RocPD database.
-    pub format: Format,
-    /// Positions of the table sets of a database that are merged.
-    pub table_sets: Vec<usize>,
-    /// Guid of each of these table sets.
-    pub guids: Vec<String>,
-    /// Lowest rank in the input.
-    pub rank: Option<u32>,
-    /// Length in bytes.
-    pub bytes: u64,
-    /// Whether its collector finished it.
-    pub complete: bool,
-    /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
-    pub running_until: Option<i64>,
-    /// Whether it describes no process: a shard with nothing but a header, or of a silent rank.
-    pub has_no_process: bool,
-    /// Whether its command becomes a process, because no shard describes a traced process of its rank.
-    pub shows_command: bool,
-}
-
 impl MergePlan {
     /// Returns the only input, if that is a previous merge; its results are kept unchanged.
     pub fn only_previous_merge(&self) -> Option<&PreviousMerge> {
@@ -115,7 +92,7 @@ impl MergePlan {
         (0..ranks).filter(|rank| !self.ranks_without_access.contains(rank)).collect()
     }
 
-    /// Returns the ranks whose collector did not finish its shard.
+    /// Returns the ranks of collectors that did not finish their shards.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
         self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
     }
@@ -133,7 +110,7 @@ pub(crate) fn plan(
     excluded.mark(&mut files);
     let look = |listed: &ListedFile| match &listed.format {
         Ok(Format::RocPd) => InputCandidate::of_database(&listed.path),
-        Ok(_) => InputCandidate::of_shard(&listed.path),
+        Ok(_) => InputCandidate::of_shard(&listed.path, is_job_over),
         Err(reason) => Err(RefusedInput::LeaveOut(reason.clone())),
     };
     let looked_at: Vec<_> = files.par_iter().map(|listed| (listed, look(listed))).collect();
@@ -141,10 +118,6 @@ pub(crate) fn plan(
     let mut unreadable = Vec::new();
     for (listed, looked_at) in looked_at {
         match looked_at {
-            // A shard that was unfinished when the job ended remains unfinished.
-            Ok(candidate) if is_job_over => {
-                candidates.push(InputCandidate { running_until: None, ..candidate })
-            }
             Ok(candidate) => candidates.push(candidate),
             // A shard named by the user must be readable; a shard found in the run's folder may be incomplete.
             Err(RefusedInput::LeaveOut(reason))
@@ -174,7 +147,7 @@ pub(crate) fn plan(
     candidates = keep_each_guid_once(candidates, &mut duplicates);
     let mut unreadable = duplicates.files;
     let repeated_ranks = repeated_ranks(&candidates);
-    // A rank whose collector was killed immediately may have called any function.
+    // If its collector was killed immediately, a rank may have called any function.
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
     // Rows that a profiler recorded for a rank are in a separate shard.
@@ -297,7 +270,7 @@ fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     }
 }
 
-/// Removes inputs whose processes are already in a previous merge among the inputs. Fails if two previous merges
+/// Removes inputs with processes that are already in a previous merge among the inputs. Fails if two previous merges
 /// share a process, because they cannot be separated.
 fn leave_out_merged(
     candidates: &mut Vec<InputCandidate>,
@@ -334,7 +307,7 @@ fn leave_out_merged(
 }
 
 fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
-    let guid = |space: &usize| candidate.guids.get(*space).cloned();
+    let guid = |set: &usize| candidate.guids.get(*set).cloned();
     PlannedInput {
         guids: candidate.table_sets.iter().filter_map(guid).collect(),
         has_no_process: candidate.order.processes.is_empty(),

@@ -42,16 +42,15 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
     }
 }
 
-/// Resolves the output to the file that it names, and refuses files that must not be overwritten.
+/// Returns the path to write: the target of a link, else the path as the user wrote it. Refuses files that must not be
+/// overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
     require_utf8(output)?;
     if output.extension().is_some_and(|e| e == SHARD_EXTENSION) {
         return refuse("is named like a shard; name a database with -o, for example trace.db");
     }
-    if fs::symlink_metadata(output).is_err() {
-        return Ok(output.to_owned());
-    }
+    let Ok(entry) = fs::symlink_metadata(output) else { return Ok(output.to_owned()) };
     // A link is kept, and its target is overwritten. The link must not belong to another user.
     let checked = entry_stat(output);
     if let Some(refused) = checked.as_ref().err().and_then(FileRefused::in_error) {
@@ -73,10 +72,11 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
         return refuse(&format!("is a folder; name a file with -o, for example {}", example.display()));
     }
     if !found.is_file() {
-        return refuse("is no regular file; choose another place with -o");
+        return refuse("is not a regular file; choose another place with -o");
     }
+    let written = if entry.is_symlink() { target.clone() } else { output.to_owned() };
     if args.dry_run {
-        return Ok(target);
+        return Ok(written);
     }
     // Whether the output is of the same run is checked after the inputs were examined.
     if !args.force && unfinished_run(&target).is_none() {
@@ -88,5 +88,5 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
             "{what}, and --force overwrites what rpd-merge wrote and nothing else; move it away, or use -o"
         ));
     }
-    Ok(target)
+    Ok(written)
 }

@@ -1,12 +1,12 @@
 //! Clock metadata of previous merges among the inputs. Their clocks are not aligned again, so this metadata remains
 //! valid.
 
-use rpd_rocpd::read::Space;
+use rpd_rocpd::read::StoredTableSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes, whose ids
+/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes: their ids
 /// stay the same.
 const TAGS: [&str; 12] = [
     "rpd.clock",
@@ -38,14 +38,14 @@ pub struct PreviousMerge {
 
 impl PreviousMerge {
     /// Reads the metadata of the first table set with clock metadata; all sets have the same.
-    pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<PreviousMerge> {
-        let with_clocks = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
-        let space = spaces.iter().find(with_clocks).or(spaces.first())?;
+    pub(super) fn of(path: PathBuf, table_sets: &[&StoredTableSet]) -> Option<PreviousMerge> {
+        let with_clocks = |set: &&&StoredTableSet| set.tags.contains_key("rpd.clock.domains");
+        let set = table_sets.iter().find(with_clocks).or(table_sets.first())?;
         let tag = |tag: &str| {
-            let value = space.tags.get(tag).filter(|value| value.len() <= MAX_VALUE_BYTES)?;
+            let value = set.tags.get(tag).filter(|value| value.len() <= MAX_VALUE_BYTES)?;
             Some((tag.to_owned(), value.clone()))
         };
         let tags = TAGS.iter().filter_map(|name| tag(name)).collect();
-        Some(PreviousMerge { path, guid: space.guid.clone(), tags })
+        Some(PreviousMerge { path, guid: set.guid.clone(), tags })
     }
 }

@@ -1,12 +1,12 @@
 //! Detects whether the collector of an unfinished shard is still running.
 //!
-//! A collector reads its node's clocks every 5 s and writes its data every second. A shard whose last clock reading
-//! is older than a minute is therefore no longer written. If the reading is newer, either the shard is being written,
-//! or its collector was killed within that minute. On the collector's node, the open files of its processes show
-//! which; another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on
-//! other nodes.
+//! A collector reads its node's clocks every 5 s and writes its data every second. A shard with a last clock reading
+//! older than a minute is therefore no longer written. If the reading is newer, either the shard is being written, or
+//! its collector was killed within that minute. On the collector's node, the open files of its processes show which;
+//! another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on other
+//! nodes.
 
-use crate::input::plan::PlannedInput;
+use crate::input::plan::planned_input::PlannedInput;
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use serde::{Deserialize, Serialize};
@@ -35,15 +35,8 @@ pub struct StillRunning {
     pub complete_up_to_ns: i64,
 }
 
-impl PlannedInput {
-    /// Returns whether the collector stopped without finishing the input.
-    pub fn is_abandoned(&self) -> bool {
-        !self.complete && self.running_until.is_none()
-    }
-}
-
 impl StillRunning {
-    /// Returns the inputs whose collectors are still running; `None` if there are none.
+    /// Returns the inputs with collectors that are still running; `None` if there are none.
     pub fn among(inputs: &[PlannedInput]) -> Option<StillRunning> {
         let running = || inputs.iter().filter(|input| input.running_until.is_some());
         let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;
@@ -54,8 +47,8 @@ impl StillRunning {
 }
 
 /// Returns the wall time up to which a shard that is being written is complete, ns since 1970; `None` for any other
-/// shard.
-pub(super) fn running_until(shard: &Shard) -> Option<i64> {
+/// shard. After the job's end (`is_job_over`), only a collector that has the file open on this node counts.
+pub(super) fn running_until(shard: &Shard, is_job_over: bool) -> Option<i64> {
     if shard.complete() {
         return None;
     }
@@ -67,15 +60,19 @@ pub(super) fn running_until(shard: &Shard) -> Option<i64> {
         return None;
     }
     let own_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    if last.domain.boot_id == own_boot.trim() && !has_collector(shard.path()) {
+    let is_being_written = match last.domain.boot_id == own_boot.trim() {
+        true => has_collector(shard.path(), !is_job_over),
+        false => !is_job_over,
+    };
+    if !is_being_written {
         return None;
     }
     last.realtime.checked_sub(WRITING_LAG)
 }
 
-/// Returns whether a collector on this node has the file open. A collector of another user counts, because its open
-/// files are not readable.
-fn has_collector(path: &Path) -> bool {
+/// Returns whether a collector on this node has the file open. The open files of other users' collectors are not
+/// readable; `is_unreadable_counted` tells whether such a collector counts.
+fn has_collector(path: &Path, is_unreadable_counted: bool) -> bool {
     let Ok(shard) = entry_stat(path) else { return false };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let name = |place: &Path| fs::read_to_string(place.join("comm")).unwrap_or_default();
@@ -86,6 +83,6 @@ fn has_collector(path: &Path) -> bool {
             let mut open = files.flatten().filter_map(|file| fs::metadata(file.path()).ok());
             open.any(|file| (file.dev(), file.ino()) == shard.identity)
         }
-        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        Err(error) => is_unreadable_counted && error.kind() == ErrorKind::PermissionDenied,
     })
 }

@@ -40,7 +40,7 @@ pub(crate) fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<R
     let groups = groups(inputs);
     let weight = |group: &Range<usize>| inputs[group.clone()].iter().map(PlannedInput::weight).sum::<u64>();
     let total: u64 = groups.iter().map(weight).sum();
-    // A group belongs to the rank whose share of the bytes contains the group's middle.
+    // A group belongs to the rank with the share of the bytes that contains the group's middle.
     let owner = |before: u64, bytes: u64| {
         ((before + bytes / 2) as u128 * ranks as u128 / total.max(1) as u128) as usize
     };

@@ -4,7 +4,7 @@
 use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames};
-use rpd_rocpd::read::{Database, Space, Wanted};
+use rpd_rocpd::read::{Database, StoredTableSet, Wanted};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
@@ -86,26 +86,26 @@ fn take_readable<T: Sync>(
 /// Reads collectives from the regions of a database's table set. Skips previous merges, because their results are
 /// stored and their times are job times. Skips sets with several processes, because regions do not show which process
 /// made a call.
-pub(super) fn of_space(
+pub(super) fn of_table_set(
     database: &Database,
-    space: &Space,
+    set: &StoredTableSet,
     pieces: &[SourcePiece],
     names: &RegionNames,
     process: &Process,
     sample: &CallSample,
 ) -> ProcessCollectives {
-    if names.is_empty() || is_merged_set(space) || space.processes.len() > 1 {
+    if names.is_empty() || is_merged_set(set) || set.processes.len() > 1 {
         return ProcessCollectives::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let named = Wanted::Named(RegionNames::columns(wanted));
-        let Some(place) = space.position(wanted) else { return };
+        let Some(place) = set.position(wanted) else { return };
         let pieces = pieces.iter().filter_map(|piece| match piece {
-            SourcePiece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
+            SourcePiece::Rows { table_set, table, piece } if *table == place => Some((*table_set, piece)),
             _ => None,
         });
         let pieces: Vec<_> = pieces.collect();
-        take_readable(&pieces, |(space, piece)| database.rows(*space, place, piece, named).ok(), take);
+        take_readable(&pieces, |(set, piece)| database.rows(*set, place, piece, named).ok(), take);
     };
     let mut calls = names.find_collectives(&mut read, sample);
     calls.set_ranks(process.rank, process.size);

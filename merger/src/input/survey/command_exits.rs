@@ -2,7 +2,7 @@
 
 use crate::input::survey::ProcessCrash;
 use rpd_console::wording::{counted, noun, rank_ranges};
-use rpd_shard::record::{Exit, Process};
+use rpd_shard::record::{Process, ProcessExit};
 use serde::{Deserialize, Serialize};
 use signal_hook::low_level::signal_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ const MAX_PRINTED: usize = 10;
 
 /// Commands by exit code or signal: their number and their ranks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct CommandExits(BTreeMap<Exit, EndedCommands>);
+pub struct CommandExits(BTreeMap<ProcessExit, EndedCommands>);
 
 /// Commands with the same exit code or signal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -69,12 +69,12 @@ impl CommandExits {
 
     /// Returns the commands of each exit code and signal.
     pub fn list(self) -> Vec<CommandExit> {
-        let listed = |(exit, ended): (Exit, EndedCommands)| {
+        let listed = |(exit, ended): (ProcessExit, EndedCommands)| {
             let EndedCommands { count: commands, ranks, pid } = ended;
             let (code, signal) = match exit {
-                Exit::Code(code) => (Some(code), None),
-                Exit::Signal(signal) => (None, Some(signal)),
-                Exit::Unknown => (None, None),
+                ProcessExit::Code(code) => (Some(code), None),
+                ProcessExit::Signal(signal) => (None, Some(signal)),
+                ProcessExit::Unknown => (None, None),
             };
             let signal_name = signal.and_then(signal_name);
             CommandExit { code, signal, signal_name, commands, ranks: ranks.into_iter().collect(), pid }
@@ -126,7 +126,7 @@ pub(crate) fn exits_line(exits: &[CommandExit]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn exits(of: &[(Option<u32>, Exit)]) -> Vec<CommandExit> {
+    fn exits(of: &[(Option<u32>, ProcessExit)]) -> Vec<CommandExit> {
         let mut all = CommandExits::default();
         for (rank, exit) in of {
             let ended = EndedCommands { count: 1, ranks: BTreeSet::from_iter(*rank), pid: Some(7) };
@@ -138,36 +138,42 @@ mod tests {
     #[test]
     fn exits_are_grouped_in_the_order_of_their_ranks() {
         let mixed = [
-            (0, Exit::Code(0)),
-            (3, Exit::Signal(9)),
-            (1, Exit::Code(0)),
-            (2, Exit::Code(0)),
-            (5, Exit::Unknown),
+            (0, ProcessExit::Code(0)),
+            (3, ProcessExit::Signal(9)),
+            (1, ProcessExit::Code(0)),
+            (2, ProcessExit::Code(0)),
+            (5, ProcessExit::Unknown),
         ];
         let line = exits_line(&exits(&mixed.map(|(rank, exit)| (Some(rank), exit))));
         let expected = "ranks 0-2 exit code 0; rank 3 signal 9 (SIGKILL); rank 5 in a way that is not known";
         assert_eq!(line.as_deref(), Some(expected));
-        assert_eq!(exits_line(&exits(&[(None, Exit::Code(3))])).as_deref(), Some("the command exit code 3"));
+        assert_eq!(
+            exits_line(&exits(&[(None, ProcessExit::Code(3))])).as_deref(),
+            Some("the command exit code 3")
+        );
     }
 
     #[test]
     fn commands_that_all_ended_well_make_no_line() {
-        assert_eq!(exits_line(&exits(&[(Some(0), Exit::Code(0)), (None, Exit::Code(0))])), None);
+        assert_eq!(
+            exits_line(&exits(&[(Some(0), ProcessExit::Code(0)), (None, ProcessExit::Code(0))])),
+            None
+        );
         assert_eq!(exits_line(&[]), None);
     }
 
     #[test]
     fn another_process_with_the_same_exit_code_is_not_the_command() {
-        let only = exits(&[(None, Exit::Code(1))]);
+        let only = exits(&[(None, ProcessExit::Code(1))]);
         let death = |pid| ProcessCrash { pid, code: Some(1), ..ProcessCrash::default() };
         assert!(only[0].is_of(&death(7)) && !only[0].is_of(&death(8)));
-        let two = exits(&[(Some(0), Exit::Code(1)), (Some(1), Exit::Code(1))]);
+        let two = exits(&[(Some(0), ProcessExit::Code(1)), (Some(1), ProcessExit::Code(1))]);
         assert!(!two[0].is_of(&death(7)));
     }
 
     #[test]
     fn the_line_is_bounded() {
-        let many: Vec<_> = (0..500).map(|rank| (Some(rank), Exit::Code(rank as i32))).collect();
+        let many: Vec<_> = (0..500).map(|rank| (Some(rank), ProcessExit::Code(rank as i32))).collect();
         let line = exits_line(&exits(&many)).unwrap_or_default();
         assert!(line.len() < 300 && line.ends_with("490 more ways; --json lists all"), "{line}");
     }

@@ -4,7 +4,7 @@ use crate::input::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
-use rpd_shard::record::{Exit, Process};
+use rpd_shard::record::{Process, ProcessExit};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use signal_hook::low_level::signal_name;
@@ -108,9 +108,9 @@ impl ProcessCrash {
     /// their parent process.
     pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<ProcessCrash> {
         let (signal, code) = match process.exit? {
-            Exit::Signal(signal) => (Some(signal), None),
-            Exit::Code(code) if code != 0 && !process.worker => (None, Some(code)),
-            Exit::Code(_) | Exit::Unknown => return None,
+            ProcessExit::Signal(signal) => (Some(signal), None),
+            ProcessExit::Code(code) if code != 0 && !process.worker => (None, Some(code)),
+            ProcessExit::Code(_) | ProcessExit::Unknown => return None,
         };
         let spans = open.innermost();
         let shown = &spans[spans.len().saturating_sub(MAX_NAMES)..];
@@ -140,11 +140,11 @@ impl ProcessCrash {
     }
 
     /// Returns how the process ended.
-    pub fn exit(&self) -> Exit {
+    pub fn exit(&self) -> ProcessExit {
         match (self.signal, self.code) {
-            (Some(signal), _) => Exit::Signal(signal),
-            (None, Some(code)) => Exit::Code(code),
-            (None, None) => Exit::Unknown,
+            (Some(signal), _) => ProcessExit::Signal(signal),
+            (None, Some(code)) => ProcessExit::Code(code),
+            (None, None) => ProcessExit::Unknown,
         }
     }
 
@@ -170,7 +170,7 @@ pub struct StoppedProcesses(BTreeMap<i32, StoppedGroup>);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StoppedGroup {
     count: u64,
-    /// Number of these processes whose exit is in the line of all commands, too.
+    /// Number of these processes with an exit that is in the line of all commands, too.
     commands: u64,
     ranks: BTreeSet<u32>,
 }
@@ -210,7 +210,7 @@ impl StoppedProcesses {
                 let ranks: Vec<u32> = ranks.iter().copied().collect();
                 let ranks =
                     if ranks.is_empty() { String::new() } else { format!("rank {}: ", rank_ranges(&ranks)) };
-                let died = exit_text(Exit::Signal(*signal));
+                let died = exit_text(ProcessExit::Signal(*signal));
                 let line = format!("{ranks}{} {died}, sent from outside", counted(*count, "process"));
                 (*count, (commands < count).then_some(line))
             })
@@ -229,14 +229,14 @@ fn name_of(text: Option<&[u8]>) -> String {
 }
 
 /// Describes how a process ended.
-pub(crate) fn exit_text(exit: Exit) -> String {
+pub(crate) fn exit_text(exit: ProcessExit) -> String {
     match exit {
-        Exit::Code(code) => format!("ended with exit code {code}"),
-        Exit::Signal(signal) => match signal_name(signal) {
+        ProcessExit::Code(code) => format!("ended with exit code {code}"),
+        ProcessExit::Signal(signal) => match signal_name(signal) {
             Some(name) => format!("died by signal {signal} ({name})"),
             None => format!("died by signal {signal}"),
         },
-        Exit::Unknown => "ended, in an unknown way".to_owned(),
+        ProcessExit::Unknown => "ended, in an unknown way".to_owned(),
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn signals_have_names() {
-        assert_eq!(exit_text(Exit::Signal(11)), "died by signal 11 (SIGSEGV)");
-        assert_eq!(exit_text(Exit::Signal(40)), "died by signal 40");
+        assert_eq!(exit_text(ProcessExit::Signal(11)), "died by signal 11 (SIGSEGV)");
+        assert_eq!(exit_text(ProcessExit::Signal(40)), "died by signal 40");
     }
 }

@@ -3,18 +3,19 @@
 use crate::input::opened::OpenDatabase;
 use crate::input::source::join;
 use crate::input::survey::InputSurvey;
-use crate::input::survey::collectives::of_space;
+use crate::input::survey::collectives::of_table_set;
 use crate::input::survey::database_nodes::main_process;
 use crate::input::survey::database_pieces::ReferenceKeys;
 use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{hashes_of_builtins, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
+use crate::input::survey::table_set_reader::TableSetReader;
 use crate::input::{
-    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
-    SourcePiece, SourceTracks, StackSpace, StringPieces,
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, SourcePiece,
+    SourceTracks, StackSpace, StringPieces,
 };
 use rpd_collectives::CallSample;
-use rpd_rocpd::read::{Database, Space};
+use rpd_rocpd::read::Database;
 use rpd_shard::model::{Schema, Table, TableId, rocpd};
 use rpd_shard::record::LossCause;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,12 +39,12 @@ pub(super) fn survey_database(
         survey.lose(None, LossCause::Truncated, None);
     }
     let mut string_tables = Vec::new();
-    for space in taken {
-        let Some(found) = database.spaces().get(*space) else { continue };
+    for set in taken {
+        let Some(found) = database.table_sets().get(*set) else { continue };
         let adopted: InputTables = job.adopt(&found.schema);
         let reader = TableSetReader {
             database: &database,
-            space: *space,
+            table_set: *set,
             found,
             tables: &adopted,
             row_limit: &job.rows,
@@ -64,15 +65,6 @@ pub(super) fn survey_database(
     database.release();
     survey.input = OpenInput::Database(OpenDatabase { database, strings: string_tables });
     survey
-}
-
-/// Reads one table set for the survey.
-pub(super) struct TableSetReader<'a> {
-    pub(super) database: &'a Database,
-    pub(super) space: usize,
-    pub(super) found: &'a Space,
-    pub(super) tables: &'a InputTables,
-    pub(super) row_limit: &'a RowLengthLimit,
 }
 
 impl TableSetReader<'_> {
@@ -133,7 +125,7 @@ impl TableSetReader<'_> {
                 if facts.lost_strings {
                     builtins.insert(BuiltinString::Lost);
                 }
-                pieces.push(SourcePiece::Rows { space: self.space, table: place, piece });
+                pieces.push(SourcePiece::Rows { table_set: self.table_set, table: place, piece });
             }
             space.expanded = (space.next, space.next);
             if !space.stored.is_empty() {
@@ -150,7 +142,7 @@ impl TableSetReader<'_> {
         pieces.push(SourcePiece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
-        let collectives = of_space(self.database, self.found, &pieces, &names, &process, sample);
+        let collectives = of_table_set(self.database, self.found, &pieces, &names, &process, sample);
         let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), SourceTracks::new());
         InputSource {
             process,

@@ -1,9 +1,9 @@
 //! Nodes and processes of a table set.
 
-use super::database::TableSetReader;
+use super::table_set_reader::TableSetReader;
 use crate::input::BuiltinString;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
-use rpd_rocpd::read::{ProcessFacts, Space};
+use rpd_rocpd::read::{ProcessFacts, StoredTableSet};
 use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
@@ -45,8 +45,8 @@ impl TableSetReader<'_> {
 }
 
 /// Returns the process of the lowest rank, which determines the position of a table set in the merge order.
-pub(super) fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
-    let main = space.processes.iter().min_by_key(|p| (p.rank.unwrap_or(u32::MAX), p.start, p.pid));
+pub(super) fn main_process(set: &StoredTableSet, nodes: &[(i64, Node)]) -> Process {
+    let main = set.processes.iter().min_by_key(|p| (p.rank.unwrap_or(u32::MAX), p.start, p.pid));
     let facts = main.cloned().unwrap_or_default();
     let node = nodes.iter().find(|(key, _)| *key == facts.nid).or(nodes.first());
     let node = node.map_or_else(Node::default, |(_, node)| node.clone());
@@ -59,7 +59,7 @@ pub(super) fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
         rank_from,
         domain: ClockDomain {
             boot_id: node.boot_id.clone(),
-            time_namespace: if is_merged_set(space) { MERGED_TIME_NAMESPACE } else { 0 },
+            time_namespace: if is_merged_set(set) { MERGED_TIME_NAMESPACE } else { 0 },
         },
         pid: i32::try_from(pid).unwrap_or(-1),
         ppid: -1,

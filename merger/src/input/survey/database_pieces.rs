@@ -1,8 +1,8 @@
 //! Pieces of the tables of a database: reads them in parallel, and finds keys, references and damage.
 
 use super::block_facts::stack_bounds;
-use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
+use super::table_set_reader::TableSetReader;
 use crate::input::source::join;
 use crate::input::{KeySpace, SourcePiece};
 use rayon::prelude::*;
@@ -38,7 +38,7 @@ impl TableSetReader<'_> {
         survey: &mut InputSurvey,
     ) -> Vec<(Piece, PieceFacts)> {
         let read = |piece: &Piece| {
-            let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
+            let rows = self.database.rows(self.table_set, place, piece, Wanted::Links)?;
             self.ends_before_the_last_id(&table.name, &rows)?;
             Ok(known.facts(table, &rows))
         };
@@ -95,7 +95,7 @@ impl TableSetReader<'_> {
         }
         let result = read(&piece);
         if matches!(result, Err(ReadError::TooLarge { .. }))
-            && let Ok(parts) = self.database.smaller(self.space, place, &piece)
+            && let Ok(parts) = self.database.smaller(self.table_set, place, &piece)
             && parts.first() != Some(&piece)
         {
             return parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect();
@@ -106,9 +106,9 @@ impl TableSetReader<'_> {
     /// Reads the rows of all tables with stack ids again.
     pub(super) fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
         pieces.iter().filter_map(|piece| {
-            let SourcePiece::Rows { space, table, piece } = piece else { return None };
+            let SourcePiece::Rows { table_set, table, piece } = piece else { return None };
             let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
-            has_stacks.then(|| self.database.rows(*space, *table, piece, Wanted::Links).ok())?
+            has_stacks.then(|| self.database.rows(*table_set, *table, piece, Wanted::Links).ok())?
         })
     }
 }

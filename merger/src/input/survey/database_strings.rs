@@ -1,7 +1,7 @@
 //! Strings of a table set.
 
-use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
+use super::table_set_reader::TableSetReader;
 use crate::input::{KeySpace, StringPieces, text_of};
 use crate::strings::{StringHash, hash};
 use rpd_collectives::RegionNames;
@@ -25,7 +25,7 @@ impl TableSetReader<'_> {
         let mut space = KeySpace::default();
         let mut hashes = Vec::new();
         let mut names = RegionNames::default();
-        let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
+        let mut readable = StringPieces { table_set: self.table_set, table: 0, pieces: Vec::new() };
         let Some(place) = self.found.position(rocpd::STRING) else {
             return TableSetStrings { keys: space, hashes, readable, names };
         };
@@ -51,7 +51,7 @@ impl TableSetReader<'_> {
     /// Passes the strings of a piece to `take`; page by page if the piece contains the largest possible id.
     fn each_string(&self, place: usize, piece: &Piece, take: &mut TakeRows<'_>) {
         let name = &self.found.tables[place].table.name;
-        self.database.each(self.space, place, piece, &mut |piece, rows| {
+        self.database.each(self.table_set, place, piece, &mut |piece, rows| {
             let checked = rows.and_then(|rows| self.ends_before_the_last_id(name, &rows).map(|()| rows));
             match checked {
                 Err(ReadError::LastId { .. }) if piece.is_divisible() => {

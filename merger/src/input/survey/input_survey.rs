@@ -34,7 +34,7 @@ pub(crate) struct InputSurvey {
     pub deaths: Vec<ProcessCrash>,
     /// How the command of a shard ended.
     pub commands: CommandExits,
-    /// Profilers whose rows are missing.
+    /// Profilers with missing rows.
     pub profiler_losses: ProfilerLosses,
     /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
     /// planned size.

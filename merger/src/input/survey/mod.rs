@@ -17,6 +17,7 @@ pub(super) mod resident_size;
 pub(super) mod row_texts;
 mod shard;
 mod shard_source;
+mod table_set_reader;
 
 pub(crate) use command_exits::{CommandExit, CommandExits, exits_line};
 pub(crate) use crashed::{ProcessCrash, StoppedProcesses, exit_text};
@@ -49,7 +50,7 @@ pub(crate) fn survey(
     let another = |what: &str| vanished_input(path, &io::Error::other(what.to_owned()));
     if planned.format == Format::RocPd {
         let database = Database::open(path).map_err(|error| vanished_input(path, &error))?;
-        let guid = |space: &usize| database.spaces().get(*space).map(|space| &space.guid);
+        let guid = |set: &usize| database.table_sets().get(*set).map(|set| &set.guid);
         if database.bytes() != planned.bytes
             || !planned.table_sets.iter().map(guid).eq(planned.guids.iter().map(Some))
         {

@@ -1,4 +1,4 @@
-//! Profilers whose rows are missing, grouped over the ranks that they were started for.
+//! Profilers with missing rows, grouped over the ranks that they were started for.
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;

@@ -5,7 +5,7 @@ use crate::input::best_clock_sets::{BestClockSets, keep_best};
 use crate::input::source::KeyRange;
 use crate::input::survey::InputSurvey;
 use crate::input::{InputSource, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
-use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
+use rpd_rocpd::read::{ProcessFacts, StoredTable, StoredTableSet};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{TableId, rocpd};
@@ -85,7 +85,7 @@ impl InputSurvey {
                 let pieces = open.strings.iter().flat_map(|table| &table.pieces);
                 let pages =
                     pieces.map(|piece| size_of::<SourcePiece>() + piece.pages() * 4 + ALLOCATION_BYTES);
-                open.database.spaces().iter().map(of_space).sum::<usize>() + pages.sum::<usize>()
+                open.database.table_sets().iter().map(of_table_set).sum::<usize>() + pages.sum::<usize>()
             }
         };
         let texts = |lines: &[String]| lines.iter().map(|line| of_text(line)).sum::<usize>();
@@ -121,16 +121,16 @@ fn of_shard(shard: &Shard) -> usize {
         + 4 * ALLOCATION_BYTES
 }
 
-fn of_space(space: &Space) -> usize {
-    let tags = space.tags.iter().map(|(tag, value)| 2 * size_of::<String>() + of_text(tag) + of_text(value));
-    let table_name = 24 + space.suffix.len() + ALLOCATION_BYTES;
-    size_of::<Space>()
-        + space.tables.len() * (size_of::<SpaceTable>() + table_name)
-        + size_of_val(space.schema.tables())
+fn of_table_set(set: &StoredTableSet) -> usize {
+    let tags = set.tags.iter().map(|(tag, value)| 2 * size_of::<String>() + of_text(tag) + of_text(value));
+    let table_name = 24 + set.suffix.len() + ALLOCATION_BYTES;
+    size_of::<StoredTableSet>()
+        + set.tables.len() * (size_of::<StoredTable>() + table_name)
+        + size_of_val(set.schema.tables())
         + tags.sum::<usize>()
-        + space.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()
-        + space.processes.len() * (size_of::<ProcessFacts>() + ALLOCATION_BYTES)
-        + space.warnings.iter().map(|line| of_text(line)).sum::<usize>()
+        + set.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()
+        + set.processes.len() * (size_of::<ProcessFacts>() + ALLOCATION_BYTES)
+        + set.warnings.iter().map(|line| of_text(line)).sum::<usize>()
         + 4 * ALLOCATION_BYTES
 }
 

@@ -1,7 +1,7 @@
 //! Reads call stacks in the JSON of events.
 //!
 //! There is no standard form. Accepted are a list of frames, an object with such a list in `frames`, and an
-//! object whose values are the frames. A frame is a text or an object. The innermost frame is the first, in the
+//! object with the frames as its values. A frame is a text or an object. The innermost frame is the first, in the
 //! order in which profilers unwind.
 
 use super::event_details::CountedEvents;

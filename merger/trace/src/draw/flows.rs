@@ -10,14 +10,14 @@ use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::ops::Range;
 
-/// Tables at whose rows flows end.
+/// Tables with rows at which flows end.
 const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
 /// Bit that is set in the numbers of all other flows.
 pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
 /// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
 /// differ little; with hashes, a compressed file would be half as large again.
 const UNIT_SHIFT: u32 = 40;
-/// Minimum number of events whose stack ids are held at once.
+/// Minimum number of events for which stack ids are held at once.
 const MIN_EVENTS: u64 = 1 << 16;
 
 /// Flows by the rows at which they begin and end.

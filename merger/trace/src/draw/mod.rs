@@ -109,7 +109,7 @@ impl JobRows {
     /// [`Failure::input`], if rows cannot be read.
     pub fn carried_tables(&self) -> Result<Vec<(String, u64)>, Failure> {
         let tables = &self.run.tables;
-        let stored = tables.database().spaces().iter().flat_map(|space| &space.tables);
+        let stored = tables.database().table_sets().iter().flat_map(|set| &set.tables);
         let mut found = Vec::new();
         for table in stored.filter(|table| Schema::builtin().get(table.table.id).is_none()) {
             let mut count = 0;

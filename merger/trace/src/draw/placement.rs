@@ -5,7 +5,7 @@ use rpd_run::{RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
-/// Index of the process of rows whose own process is missing.
+/// Index of the process for rows without a process of their own.
 pub(super) const NO_PROCESS: u32 = u32::MAX;
 
 /// A track, by indices into [`UnitNames`]; `None` if the entry is missing. The order is that of drawing.

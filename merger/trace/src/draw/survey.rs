@@ -180,7 +180,7 @@ impl Survey<'_, '_> {
         layout.last = Some(layout.last.map_or(start, |last| last.max(start)).max(end));
         let (values, is_first) = self.count_values(spans.event(i), start);
         let is_moment = table == rocpd::SAMPLE;
-        // A sample whose counters have values only provides their time.
+        // A sample of counters with values only provides their time.
         if !(is_moment && values > 0 && matches!(key.1, TrackPlace::Moments(_))) {
             self.add_track(key);
         }

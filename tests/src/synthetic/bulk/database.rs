@@ -1,10 +1,11 @@
 //! A RocPD database, filled in one transaction without a journal.
 
+use crate::synthetic::databases::create_tables;
 use crate::synthetic::run::{PlannedProcess, Run};
 use rpd_rocpd::{Guid, schema};
 use rpd_shard::model::{Kind, Table, TableId, Value, rocpd};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{Connection, Statement};
 use std::ops::Range;
 
 /// Rows of one statement.
@@ -52,21 +53,8 @@ impl<'c> BulkDatabase<'c> {
             "PRAGMA foreign_keys = OFF; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
              PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536; BEGIN;",
         )?;
-        connection.execute_batch(&schema::create_all(&guid))?;
+        create_tables(connection, &guid)?;
         let suffix = guid.suffix();
-        let [major, minor, patch] = schema::VERSION.map(|v| v.to_string());
-        let tags = [
-            ("schema_version", format!("{major}.{minor}.{patch}")),
-            ("schema_version_major", major),
-            ("schema_version_minor", minor),
-            ("schema_version_patch", patch),
-            ("uuid", suffix.clone()),
-            ("guid", guid.to_string()),
-        ];
-        let sql = format!("INSERT INTO \"{}{suffix}\" (tag, value) VALUES (?, ?)", schema::METADATA);
-        for (tag, value) in tags {
-            connection.execute(&sql, params![tag, value])?;
-        }
         let mut tables = Vec::new();
         for table in schema::tables() {
             let place = usize::from(table.id.0);

@@ -54,7 +54,7 @@ enum Slot {
     Instant,
 }
 
-/// Two groups of launches, copies and an allocation; each behind a marker.
+/// Two groups of launches, copies and an allocation; each after a marker.
 fn round() -> Vec<Slot> {
     let mut slots = Vec::with_capacity(ROUND);
     for _ in 0..2 {
@@ -92,7 +92,7 @@ pub(super) fn events<E>(
         let some = |shift: u32, below: usize| (bits >> shift) as usize % below;
         let own_call = !matches!(slots[slot], Slot::Dispatch | Slot::Copy | Slot::Allocation);
         if own_call {
-            // Correlation ids are also taken by what is not recorded.
+            // Unrecorded calls take correlation ids, too.
             stack += 1 + some(0, 4) as i64;
             (thread, stream) = (some(2, threads), some(10, STREAMS));
             let start = from + some(16, 4_000) as i64;

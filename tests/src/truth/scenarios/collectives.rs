@@ -1,4 +1,4 @@
-//! Programs whose ranks wait in collectives.
+//! Programs with ranks that wait in collectives.
 
 use super::super::operation::{Collective, CollectiveKind, Message, Operation, SendMode, WorkPiece};
 use super::super::program::{ModelCommunicator, Program};

@@ -1,4 +1,4 @@
-//! Programs whose ranks wait for messages.
+//! Programs with ranks that wait for messages.
 
 use super::super::operation::{Collective, CollectiveKind, Message, Operation, SendMode, WorkPiece};
 use super::super::program::Program;

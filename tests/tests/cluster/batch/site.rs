@@ -36,7 +36,7 @@ fn a_site_merges_for_who_asks_and_clears_its_nodes_under_slurm() {
     flock(&used, FlockOperation::LockExclusive).unwrap();
     fs::create_dir(site.scratch().join("rpd-scratch-young")).unwrap();
     chown(site.scratch().join("rpd-scratch-young"), Some(USER), Some(USER)).unwrap();
-    // The folder behind a link is not ours.
+    // The folder that a link leads to is not ours.
     let beyond = site.work().join("rpd-scratch-beyond");
     fs::create_dir(&beyond).unwrap();
     aged(&beyond);
@@ -72,7 +72,7 @@ fn a_site_merges_for_who_asks_and_clears_its_nodes_under_slurm() {
     assert_status(&run, "done", "all that was recorded");
 
     site.completed(says_nothing);
-    // Slurm starts the epilog of the controller behind the job.
+    // Slurm starts the epilog of the controller after the job.
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(!site.run(says_nothing).join("merge.status").exists());
     let merges = site.user(&["squeue", "--noheader", "--states=all", "--name=rpd-merge", "--format=%i"]);

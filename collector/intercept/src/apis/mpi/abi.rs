@@ -20,7 +20,7 @@ pub(super) type MpiHandle = usize;
 
 /// A special value of a handle or a buffer.
 struct Special {
-    /// In Open MPI: the variable whose address it is.
+    /// In Open MPI: the variable that has this address.
     open_mpi: &'static CStr,
     /// In MPICH: the value.
     mpich: usize,

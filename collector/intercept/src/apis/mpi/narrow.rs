@@ -125,7 +125,7 @@ fn free(arrays: [*mut c_int; MAX_ARRAYS]) {
     }
 }
 
-/// Maximum number of requests whose arrays are stored.
+/// Maximum number of requests with stored arrays.
 const MAX_HELD_REQUESTS: usize = 1024;
 /// A slot that a thread is filling or emptying.
 const BUSY: u64 = 1;

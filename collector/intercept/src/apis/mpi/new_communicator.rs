@@ -4,7 +4,7 @@
 use super::abi::{MpiAbi, MpiHandle};
 use super::call::{COMMUNICATORS, CallArguments};
 use super::pointers::HandleArray;
-use super::topology::Neighbours;
+use super::topology::CommunicatorNeighbours;
 use crate::interpose::real::{MPI, RealFunction};
 use crate::interpose::sequence;
 use rpd_ring::mpi::MpiFunction;
@@ -35,12 +35,12 @@ impl CommunicatorCreation {
     }
 
     /// Returns the neighbours in the topology of a complete communicator.
-    pub(super) fn neighbours(&self) -> Option<Neighbours> {
+    pub(super) fn neighbours(&self) -> Option<CommunicatorNeighbours> {
         let (abi, comm) = (MpiAbi::get(), self.place.one());
         if self.request.is_some() || !abi.is_communicator(comm) || abi.is_inter(comm) {
             return None;
         }
-        Neighbours::of(comm)
+        CommunicatorNeighbours::of(comm)
     }
 
     /// Describes the new communicator after a call that succeeded.

@@ -42,7 +42,7 @@ impl OwnStatuses {
 }
 
 impl CallArguments {
-    /// Returns the number of ignored statuses in whose place the call gets statuses of ours.
+    /// Returns the number of ignored statuses that the call gets replaced by statuses of ours.
     #[inline(always)]
     pub(super) fn statuses_to_replace(&self) -> usize {
         match self.effect {

@@ -65,7 +65,7 @@ fn counts(kind: TopologyKind, comm: MpiHandle) -> Option<(c_int, c_int)> {
 }
 
 /// Neighbours in both directions, in the order of MPI's neighbour collectives.
-pub(super) struct Neighbours {
+pub(super) struct CommunicatorNeighbours {
     /// Sources, destinations, and the weights of both: [`MAX_NEIGHBOURS`] numbers each.
     memory: ScratchMemory,
     sources: usize,
@@ -75,10 +75,10 @@ pub(super) struct Neighbours {
 /// Bytes of the numbers in one direction.
 const PART_BYTES: usize = MAX_NEIGHBOURS * size_of::<c_int>();
 
-impl Neighbours {
+impl CommunicatorNeighbours {
     /// Returns the neighbours in a communicator with a topology. `None` if there are none or more than
     /// [`MAX_NEIGHBOURS`].
-    pub(super) fn of(comm: MpiHandle) -> Option<Neighbours> {
+    pub(super) fn of(comm: MpiHandle) -> Option<CommunicatorNeighbours> {
         let kind = kind_of(comm)?;
         let (sources, destinations) = counts(kind, comm)?;
         let (sources, destinations) = (usize::try_from(sources).ok()?, usize::try_from(destinations).ok()?);
@@ -86,7 +86,7 @@ impl Neighbours {
             return None;
         }
         let mut neighbours =
-            Neighbours { memory: ScratchMemory::new(4 * PART_BYTES)?, sources, destinations };
+            CommunicatorNeighbours { memory: ScratchMemory::new(4 * PART_BYTES)?, sources, destinations };
         match kind {
             TopologyKind::DistributedGraph => neighbours.read_distributed_graph(comm)?,
             TopologyKind::Graph => neighbours.read_graph(comm)?,

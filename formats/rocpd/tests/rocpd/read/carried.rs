@@ -28,8 +28,8 @@ fn declarations_are_carried() -> Outcome {
             made TEXT DEFAULT CURRENT_TIMESTAMP, a, b, UNIQUE (a, b), CHECK (a <> b));
         INSERT INTO `rocpd_extra$` (id, uuid, note) VALUES (-3, 7, x'00ff'), (9, 8, 1.5);"#,
     )?;
-    let space = &database.spaces()[0];
-    let table = space.schema.get(carried(0)).ok_or("no table")?;
+    let set = &database.table_sets()[0];
+    let table = set.schema.get(carried(0)).ok_or("no table")?;
     assert_eq!(table.name, "rocpd_extra");
     let column = |name: &str| &table.columns[table.position(name).unwrap()];
     let declared = |name: &str| column(name).sql.clone();
@@ -51,7 +51,7 @@ fn declarations_are_carried() -> Outcome {
     let kinds =
         ["stack_id", "data", "start", "timestamp", "level", "ratio"].map(|name| column(name).kind.clone());
     assert_eq!(kinds, [Kind::Stack, Kind::Json(vec![]), Kind::Any, Kind::Time, Kind::Any, Kind::Any]);
-    assert_eq!(space.warnings, ["the default of rocpd_extra.made is not a constant and is skipped"]);
+    assert_eq!(set.warnings, ["the default of rocpd_extra.made is not a constant and is skipped"]);
 
     let rows = rows_of(&database, 0, "rocpd_extra", Wanted::All)?;
     assert_eq!((rows.keys.get(0), rows.keys.get(1)), (-3, 9));
@@ -74,23 +74,23 @@ fn tables_stand_behind_those_that_they_refer_to() -> Outcome {
         ALTER TABLE "rocpd_region$" ADD COLUMN parent_id INTEGER REFERENCES "rocpd_parent$"(id);
         UPDATE "rocpd_region$" SET parent_id = 1 WHERE id = 21;"#,
     )?;
-    let space = &database.spaces()[0];
-    let position = |name: &str| space.tables.iter().position(|t| t.table.name == name);
+    let set = &database.table_sets()[0];
+    let position = |name: &str| set.tables.iter().position(|t| t.table.name == name);
     assert!(position("rocpd_parent") < position("rocpd_child"));
     assert!(position("rocpd_event") < position("rocpd_parent"));
     assert!(position("rocpd_parent") < position("rocpd_region"));
     assert!(position("rocpd_one").is_some() && position("rocpd_two").is_some());
     // Table numbers are assigned in the order of the tables.
     let numbers: Vec<_> =
-        space.tables.iter().map(|t| t.table.id).filter(|id| *id >= FIRST_CARRIED_TABLE).collect();
+        set.tables.iter().map(|t| t.table.id).filter(|id| *id >= FIRST_CARRIED_TABLE).collect();
     assert_eq!(numbers, [carried(0), carried(1), carried(2), carried(3)]);
-    let id = |name: &str| space.tables[position(name).unwrap()].table.id;
-    let child = &space.tables[position("rocpd_child").ok_or("no child")?].table;
+    let id = |name: &str| set.tables[position(name).unwrap()].table.id;
+    let child = &set.tables[position("rocpd_child").ok_or("no child")?].table;
     let kinds: Vec<_> = child.columns.iter().map(|c| c.kind.clone()).collect();
     let wanted =
         [Kind::Ref(id("rocpd_parent")), Kind::Ref(id("rocpd_child")), Kind::Str, Kind::Any, Kind::Any];
     assert_eq!(kinds, wanted);
-    assert_eq!(space.warnings.len(), 2, "{:?}", space.warnings);
+    assert_eq!(set.warnings.len(), 2, "{:?}", set.warnings);
     let regions = rows_of(&database, 0, "rocpd_region", Wanted::Links)?;
     let column = regions.table.position("parent_id").ok_or("no column")?;
     assert_eq!(regions.table.columns[column].kind, Kind::Ref(id("rocpd_parent")));
@@ -125,7 +125,7 @@ fn rows_that_are_too_short_have_the_defaults_of_the_file() -> Outcome {
     let slow = Database::open_with_sqlite(database.path())?;
     for database in [&database, &slow] {
         let lines = |name: &str| {
-            let table = database.spaces()[0].tables.iter().position(|t| t.table.name == name);
+            let table = database.table_sets()[0].tables.iter().position(|t| t.table.name == name);
             lines(database, 0, table.ok_or("no table")?)
         };
         let wanted = |key: i64, a: i64, i: i64| {
@@ -177,6 +177,6 @@ fn tables_without_an_id_are_left_out_and_counted() -> Outcome {
     let why = "it has no id that is the number of the row";
     let wanted = [("a", 2), ("b", 1), ("c", 1), ("d", 0), ("e", 0), ("f", 0)];
     let wanted = wanted.map(|(name, rows)| LeftOut { table: format!("rocpd_{name}"), rows: Some(rows), why });
-    assert_eq!(database.spaces()[0].left_out, wanted);
+    assert_eq!(database.table_sets()[0].left_out, wanted);
     Ok(())
 }

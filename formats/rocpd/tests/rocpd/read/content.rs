@@ -11,12 +11,12 @@ use std::path::Path;
 
 /// Returns the rows of a table in the form of [`lines`], read with plain SQL. Columns that are NULL in all rows are
 /// absent when read from pages, so that both are `NULL` here.
-fn expected(path: &Path, database: &Database, space: usize, table: usize) -> Outcome<Vec<String>> {
+fn expected(path: &Path, database: &Database, set: usize, table: usize) -> Outcome<Vec<String>> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let Some(space) = database.spaces().get(space) else { return Err("no such space".into()) };
-    let table = &space.tables[table].table;
+    let Some(set) = database.table_sets().get(set) else { return Err("no such set".into()) };
+    let table = &set.tables[table].table;
     let names: Vec<_> = table.columns.iter().map(|c| format!("\"{}\"", c.name)).collect();
-    let sql = format!("SELECT id, {} FROM \"{}{}\" ORDER BY id", names.join(", "), table.name, space.suffix);
+    let sql = format!("SELECT id, {} FROM \"{}{}\" ORDER BY id", names.join(", "), table.name, set.suffix);
     let mut query = conn.prepare(&sql)?;
     let lines = query.query_map([], |row| {
         let mut line = row.get::<_, i64>(0)?.to_string();
@@ -35,7 +35,7 @@ fn expected(path: &Path, database: &Database, space: usize, table: usize) -> Out
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Compares every table of every id space, read by pages and by SQLite, with plain SQL. Returns the number of rows.
+/// Compares every table of every table set, read by pages and by SQLite, with plain SQL. Returns the number of rows.
 fn check_all(path: &Path) -> Outcome<usize> {
     let (fast, slow) = (Database::open(path)?, Database::open_with_sqlite(path)?);
     assert!(fast.is_fast() && !slow.is_fast());
@@ -46,9 +46,9 @@ fn check_all(path: &Path) -> Outcome<usize> {
     Ok(rows)
 }
 
-/// Returns everything about the id spaces except the pieces.
+/// Returns everything about the table sets except the pieces.
 fn without_pieces(database: &Database) -> impl std::fmt::Debug {
-    let facts = database.spaces().iter().map(|s| {
+    let facts = database.table_sets().iter().map(|s| {
         let tables: Vec<_> = s.tables.iter().map(|t| &t.table).collect();
         (
             (&s.suffix, &s.guid, s.version, &s.tags),
@@ -60,14 +60,14 @@ fn without_pieces(database: &Database) -> impl std::fmt::Debug {
 
 fn check(path: &Path, database: &Database) -> Outcome<usize> {
     let mut rows = 0;
-    for (s, space) in database.spaces().iter().enumerate() {
-        assert_eq!((&space.warnings, &space.left_out), (&vec![], &vec![]));
-        for t in 0..space.tables.len() {
+    for (s, set) in database.table_sets().iter().enumerate() {
+        assert_eq!((&set.warnings, &set.left_out), (&vec![], &vec![]));
+        for t in 0..set.tables.len() {
             // In a complete schema, absent is equal to NULL because the column has no default.
             let read: Vec<_> =
                 lines(database, s, t)?.iter().map(|l| l.replace("=default", "=NULL")).collect();
             let wanted = expected(path, database, s, t)?;
-            assert_eq!(read, wanted, "{} of {}", space.tables[t].table.name, path.display());
+            assert_eq!(read, wanted, "{} of {}", set.tables[t].table.name, path.display());
             rows += read.len();
         }
     }
@@ -81,7 +81,7 @@ fn real_databases_are_read_as_sql_does() -> Outcome {
     for path in real_databases(dir.path())? {
         assert!(check_all(&path)? > 10_000);
         let database = Database::open(&path)?;
-        let tables: Vec<_> = database.spaces()[0].tables.iter().map(|t| &t.table).collect();
+        let tables: Vec<_> = database.table_sets()[0].tables.iter().map(|t| &t.table).collect();
         assert_eq!(tables, Schema::builtin().rocpd_tables().collect::<Vec<_>>());
     }
     Ok(())
@@ -114,7 +114,7 @@ fn only_ids_are_read_if_only_links_are_wanted() -> Outcome {
     let path = dir.path().join("a.db");
     make(&path, &(empty(&GUID, "3.0.0") + &some_rows(&GUID)))?;
     let database = Database::open(&path)?;
-    for (t, table) in database.spaces()[0].tables.iter().enumerate() {
+    for (t, table) in database.table_sets()[0].tables.iter().enumerate() {
         for piece in &table.pieces {
             let all = database.rows(0, t, piece, Wanted::All)?;
             let links = database.rows(0, t, piece, Wanted::Links)?;
@@ -148,8 +148,8 @@ fn pieces_are_all_rows_in_any_number_of_threads() -> Outcome {
 }
 
 fn many_threads(database: &Database, events: usize) -> Outcome {
-    let table = database.spaces()[0].position(rpd_shard::model::rocpd::EVENT).ok_or("no events")?;
-    let pieces = &database.spaces()[0].tables[table].pieces;
+    let table = database.table_sets()[0].position(rpd_shard::model::rocpd::EVENT).ok_or("no events")?;
+    let pieces = &database.table_sets()[0].tables[table].pieces;
     assert!(pieces.len() > 2, "{} pieces", pieces.len());
     let keys = |pieces: &[Piece]| -> Result<Vec<i64>, String> {
         std::thread::scope(|scope| {
@@ -225,7 +225,7 @@ fn what_pages_do_not_tell_is_read_by_sqlite() -> Outcome {
     let database = Database::open(&path)?;
     assert!(!database.is_fast());
     check(&path, &database)?;
-    assert_eq!(database.spaces()[0].processes[0].rank, Some(3));
+    assert_eq!(database.table_sets()[0].processes[0].rank, Some(3));
     assert_eq!(sniff(&path), FileKind::RocPd);
     Ok(())
 }

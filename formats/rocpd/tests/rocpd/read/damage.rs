@@ -14,9 +14,9 @@ fn content(path: &Path) -> Result<(Content, bool), ReadError> {
     let database = Database::open(path)?;
     let mut content = Content::new();
     let mut lost = !database.damage().is_empty();
-    for (s, space) in database.spaces().iter().enumerate() {
-        lost |= !space.left_out.is_empty();
-        for (t, table) in space.tables.iter().enumerate() {
+    for (s, set) in database.table_sets().iter().enumerate() {
+        lost |= !set.left_out.is_empty();
+        for (t, table) in set.tables.iter().enumerate() {
             let rows = content.entry(table.table.name.clone()).or_default();
             for piece in &table.pieces {
                 match database.rows(s, t, piece, Wanted::All) {

@@ -11,11 +11,11 @@ fn ranks_of_real_databases_are_those_of_their_environments() -> Outcome {
     let paths = real_databases(dir.path())?;
     for (rank, path) in (0..).zip(&paths) {
         let database = Database::open(path)?;
-        let space = &database.spaces()[0];
-        let [process] = space.processes.as_slice() else { return Err("not one process".into()) };
+        let set = &database.table_sets()[0];
+        let [process] = set.processes.as_slice() else { return Err("not one process".into()) };
         assert_eq!((process.rank, process.rank_from.as_deref()), (Some(rank), Some("SLURM_PROCID")));
         assert_eq!(process.key, i64::from(10_000 + rank));
-        let [(key, node)] = space.nodes.as_slice() else { return Err("not one node".into()) };
+        let [(key, node)] = set.nodes.as_slice() else { return Err("not one node".into()) };
         assert_eq!((process.nid, &node.hostname), (*key, &format!("node{:03}", rank / 2)));
         assert_eq!(node.boot_id, "");
     }
@@ -34,7 +34,7 @@ fn facts_of(processes: &[(&str, &str)]) -> Outcome<Vec<ProcessFacts>> {
         );
     }
     make(&path, &sql)?;
-    Ok(Database::open(&path)?.spaces()[0].processes.clone())
+    Ok(Database::open(&path)?.table_sets()[0].processes.clone())
 }
 
 /// Environment, extdata, and the expected rank, size and variable.
@@ -85,8 +85,8 @@ fn processes_and_nodes_are_told_with_their_keys() -> Outcome {
         start: Some(5),
         end: Some(9000),
     };
-    assert_eq!(database.spaces()[0].processes, [wanted]);
-    assert_eq!(database.spaces()[0].nodes[0].0, 77);
-    assert_eq!(database.spaces()[0].nodes[0].1.machine_id, "m-1");
+    assert_eq!(database.table_sets()[0].processes, [wanted]);
+    assert_eq!(database.table_sets()[0].nodes[0].0, 77);
+    assert_eq!(database.table_sets()[0].nodes[0].1.machine_id, "m-1");
     Ok(())
 }

@@ -50,10 +50,10 @@ fn some_hundred_unknown_tables_are_read_and_the_rest_left_out() -> Outcome {
     }
     let (_dir, database) = of(&sql)?;
     let database = database?;
-    let space = &database.spaces()[0];
+    let set = &database.table_sets()[0];
     let known = rpd_rocpd::schema::tables().count();
-    assert_eq!((space.tables.len() - known, space.left_out.len()), (256, 744));
-    assert!(space.left_out.iter().all(|table| table.rows == Some(1)));
+    assert_eq!((set.tables.len() - known, set.left_out.len()), (256, 744));
+    assert!(set.left_out.iter().all(|table| table.rows == Some(1)));
     assert_eq!(rows_of(&database, 0, "rocpd_t0", Wanted::All)?.len, 1);
     Ok(())
 }
@@ -70,7 +70,7 @@ fn a_table_with_too_many_columns_is_left_out() -> Outcome {
     ))?;
     let database = database?;
     let left_out: Vec<_> =
-        database.spaces()[0].left_out.iter().map(|t| (t.table.as_str(), t.rows, t.why)).collect();
+        database.table_sets()[0].left_out.iter().map(|t| (t.table.as_str(), t.rows, t.why)).collect();
     let why = "it has too many columns";
     let long = "its declaration is too long";
     assert_eq!(
@@ -96,15 +96,15 @@ fn no_code_of_a_schema_is_run() -> Outcome {
         "#
     ))?;
     let database = database?;
-    let space = &database.spaces()[0];
-    assert_eq!(database.spaces().len(), 1);
-    assert_eq!(space.position(rocpd::SAMPLE), None);
-    assert!(space.tables.iter().all(|table| table.table.name != "rocpd_fts"));
+    let set = &database.table_sets()[0];
+    assert_eq!(database.table_sets().len(), 1);
+    assert_eq!(set.position(rocpd::SAMPLE), None);
+    assert!(set.tables.iter().all(|table| table.table.name != "rocpd_fts"));
     let rows = rows_of(&database, 0, "rocpd_computed", Wanted::All)?;
     let names: Vec<_> = rows.table.columns.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["a", "z"]);
     assert_eq!((rows.column("a").get(0), rows.column("z").get(0)), (Value::Int(1), Value::Int(2)));
-    let warnings = space.warnings.iter().filter(|text| text.contains("is computed and is left out"));
+    let warnings = set.warnings.iter().filter(|text| text.contains("is computed and is left out"));
     assert_eq!(warnings.count(), 2);
     Ok(())
 }
@@ -146,7 +146,7 @@ fn a_schema_that_was_tampered_with_is_read_as_far_as_it_makes_sense() -> Outcome
         match open(&path) {
             // Rows are read or rejected in finite time.
             Ok(database) => {
-                for (t, table) in database.spaces()[0].tables.iter().enumerate() {
+                for (t, table) in database.table_sets()[0].tables.iter().enumerate() {
                     for piece in &table.pieces {
                         let _ = database.rows(0, t, piece, Wanted::All);
                     }
@@ -154,8 +154,8 @@ fn a_schema_that_was_tampered_with_is_read_as_far_as_it_makes_sense() -> Outcome
                 assert_eq!(rows_of(&database, 0, "rocpd_region", Wanted::All)?.len, 2, "{change}");
                 assert!(
                     !database.damage().is_empty()
-                        || !database.spaces()[0].left_out.is_empty()
-                        || database.spaces()[0].position(rocpd::ARG).is_none(),
+                        || !database.table_sets()[0].left_out.is_empty()
+                        || database.table_sets()[0].position(rocpd::ARG).is_none(),
                     "{change}"
                 );
             }

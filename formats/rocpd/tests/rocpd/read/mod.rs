@@ -6,7 +6,7 @@ mod damage;
 mod facts;
 mod hostile;
 mod quiet;
-mod spaces;
+mod table_sets;
 mod versions;
 
 use crate::real::Outcome;
@@ -21,7 +21,7 @@ pub(crate) fn empty(guid: &Guid, version: &str) -> String {
     format!("{}{}", schema::create_all(guid), metadata(guid, version))
 }
 
-/// Returns the statement that inserts the metadata rows of an id space.
+/// Returns the statement that inserts the metadata rows of a table set.
 pub(crate) fn metadata(guid: &Guid, version: &str) -> String {
     let suffix = guid.suffix();
     let tags = [("schema_version", version), ("uuid", &suffix), ("guid", &guid.to_string())];
@@ -67,11 +67,11 @@ pub(crate) fn make(path: &Path, sql: &str) -> Outcome {
     Ok(())
 }
 
-/// Returns all rows of a table of an id space, piece by piece. Each line has the key and the value of each column.
-pub(crate) fn lines(database: &Database, space: usize, table: usize) -> Outcome<Vec<String>> {
+/// Returns all rows of a table of a table set, piece by piece. Each line has the key and the value of each column.
+pub(crate) fn lines(database: &Database, set: usize, table: usize) -> Outcome<Vec<String>> {
     let mut lines = Vec::new();
-    for piece in &database.spaces()[space].tables[table].pieces {
-        lines.extend(lines_of(&database.rows(space, table, piece, Wanted::All)?));
+    for piece in &database.table_sets()[set].tables[table].pieces {
+        lines.extend(lines_of(&database.rows(set, table, piece, Wanted::All)?));
     }
     Ok(lines)
 }
@@ -98,9 +98,9 @@ pub(crate) fn show(value: Value<'_>) -> String {
 }
 
 /// Returns the rows of a table by its name without the suffix.
-pub(crate) fn rows_of(database: &Database, space: usize, name: &str, wanted: Wanted) -> Outcome<Rows<Local>> {
-    let tables = &database.spaces()[space].tables;
+pub(crate) fn rows_of(database: &Database, set: usize, name: &str, wanted: Wanted) -> Outcome<Rows<Local>> {
+    let tables = &database.table_sets()[set].tables;
     let table = tables.iter().position(|t| t.table.name == name).ok_or("no such table")?;
     let [piece] = tables[table].pieces.as_slice() else { return Err("not one piece".into()) };
-    Ok(database.rows(space, table, piece, wanted)?)
+    Ok(database.rows(set, table, piece, wanted)?)
 }

@@ -60,7 +60,7 @@ fn a_database_in_the_middle_of_a_transaction_is_refused() -> Outcome {
     // The advice in the message works.
     Connection::open(&killed)?.execute_batch("SELECT count(*) FROM sqlite_master")?;
     let database = Database::open(&killed)?;
-    let strings = database.spaces()[0].position(rpd_shard::model::rocpd::STRING).ok_or("no strings")?;
+    let strings = database.table_sets()[0].position(rpd_shard::model::rocpd::STRING).ok_or("no strings")?;
     assert!(lines(&database, 0, strings)?.is_empty(), "the rows were not committed");
     Ok(())
 }
@@ -105,7 +105,7 @@ fn any_path_can_be_read_and_nothing_is_made_beside_it() -> Outcome {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o500))?;
         let before = files(dir.path())?;
         let database = Database::open(&path)?;
-        for table in &database.spaces()[0].tables {
+        for table in &database.table_sets()[0].tables {
             if !table.pieces.is_empty() {
                 rows_of(&database, 0, &table.table.name, Wanted::All)?;
             }

@@ -18,7 +18,7 @@ fn the_version_is_three_numbers() -> Outcome {
     let dir = tempfile::tempdir()?;
     for (text, version) in [("3", [3, 0, 0]), ("3.0.0", [3, 0, 0]), ("3.0.5", [3, 0, 5])] {
         let path = dir.path().join(text);
-        assert_eq!(database(&path, text, |sql| sql)?.spaces()[0].version, version);
+        assert_eq!(database(&path, text, |sql| sql)?.table_sets()[0].version, version);
     }
     let error = database(&dir.path().join("4"), "4.1.0", |sql| sql).map(|_| ()).expect_err("it is too new");
     let error = error.downcast::<ReadError>()?;
@@ -31,12 +31,12 @@ fn the_version_is_three_numbers() -> Outcome {
 fn a_whole_database_of_3_0_0_has_the_built_in_tables() -> Outcome {
     let dir = tempfile::tempdir()?;
     let database = database(&dir.path().join("a.db"), "3.0.0", |sql| sql)?;
-    let space = &database.spaces()[0];
-    assert_eq!(space.guid, GUID.to_string());
-    assert_eq!(space.suffix, GUID.suffix());
-    let found: Vec<_> = space.tables.iter().map(|t| &t.table).collect();
+    let set = &database.table_sets()[0];
+    assert_eq!(set.guid, GUID.to_string());
+    assert_eq!(set.suffix, GUID.suffix());
+    let found: Vec<_> = set.tables.iter().map(|t| &t.table).collect();
     assert_eq!(found, Schema::builtin().rocpd_tables().collect::<Vec<_>>());
-    assert_eq!(space.schema.tables(), Schema::builtin().tables());
+    assert_eq!(set.schema.tables(), Schema::builtin().tables());
     Ok(())
 }
 
@@ -46,16 +46,16 @@ fn nic_is_a_processor_since_3_0_1() -> Outcome {
     let nic =
         |sql: String| sql.replace("('CPU', 'GPU')", "('CPU', 'GPU', 'NIC')").replace("'GPU');", "'NIC');");
     let database = database(&dir.path().join("a.db"), "3.0.1", nic)?;
-    let space = &database.spaces()[0];
+    let set = &database.table_sets()[0];
     for (table, column) in [(rocpd::INFO_AGENT, "type"), (rocpd::INFO_PMC, "target_arch")] {
-        let table = space.schema.get(table).ok_or("no table")?;
+        let table = set.schema.get(table).ok_or("no table")?;
         let column = &table.columns[table.position(column).ok_or("no column")?];
         assert_eq!(column.sql.one_of, ["CPU", "GPU", "NIC"]);
         assert_eq!(column.kind, Kind::Text);
     }
     let rows = rows_of(&database, 0, "rocpd_info_agent", Wanted::All)?;
     assert_eq!(rows.column("type").get(0), Value::Text(b"NIC"));
-    assert_eq!(space.warnings, [] as [String; 0]);
+    assert_eq!(set.warnings, [] as [String; 0]);
     Ok(())
 }
 
@@ -77,10 +77,10 @@ fn graphs_came_with_3_0_2() -> Outcome {
         sql.replace("\"region_name_id\" INTEGER", &format!("{columns}\"region_name_id\" INTEGER")) + &launch
     };
     let database = database(&dir.path().join("a.db"), "3.0.2", graph)?;
-    let space = &database.spaces()[0];
-    assert_eq!(space.warnings, [] as [String; 0]);
+    let set = &database.table_sets()[0];
+    assert_eq!(set.warnings, [] as [String; 0]);
     for table in [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY] {
-        let table = space.schema.get(table).ok_or("no table")?;
+        let table = set.schema.get(table).ok_or("no table")?;
         let at = table.position("graph_exec_id").ok_or("no column")?;
         let names: Vec<_> = table.columns[at..at + 3].iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["graph_exec_id", "graph_node_id", "region_name_id"]);
@@ -93,7 +93,7 @@ fn graphs_came_with_3_0_2() -> Outcome {
     assert_eq!(dispatch.column("graph_node_id").int(0), Some(0));
     assert_eq!(dispatch.column("event_id").int(0), Some(5));
 
-    let last = space.tables.last().ok_or("no tables")?;
+    let last = set.tables.last().ok_or("no tables")?;
     assert_eq!(last.table.name, "rocpd_graph_launch");
     assert_eq!(last.table.id, rpd_shard::model::FIRST_CARRIED_TABLE);
     let kinds: Vec<_> = last.table.columns.iter().map(|c| (c.name.as_str(), c.kind.clone())).collect();
@@ -132,8 +132,8 @@ fn counters_of_3_0_3_refer_to_samples() -> Outcome {
         format!("{before}CREATE TABLE \"rocpd_pmc_event{table};\n{rest}")
     };
     let database = database(&dir.path().join("a.db"), "3.0.3", change)?;
-    let space = &database.spaces()[0];
-    let table = space.schema.get(rocpd::PMC_EVENT).ok_or("no table")?;
+    let set = &database.table_sets()[0];
+    let table = set.schema.get(rocpd::PMC_EVENT).ok_or("no table")?;
     let kinds: Vec<_> = table.columns.iter().map(|c| (c.name.as_str(), c.kind.clone())).collect();
     let wanted = [
         ("event_id", Kind::Ref(rocpd::EVENT)),
@@ -147,7 +147,7 @@ fn counters_of_3_0_3_refer_to_samples() -> Outcome {
     ];
     assert_eq!(kinds, wanted);
     // The referenced table precedes the referring one.
-    assert!(space.position(rocpd::SAMPLE) < space.position(rocpd::PMC_EVENT));
+    assert!(set.position(rocpd::SAMPLE) < set.position(rocpd::PMC_EVENT));
     let rows = rows_of(&database, 0, "rocpd_pmc_event", Wanted::All)?;
     assert_eq!(rows.column("value").get(1), Value::Real(3.0));
     Ok(())
@@ -175,8 +175,8 @@ fn what_an_older_writer_did_not_have_is_absent() -> Outcome {
     let sql = old(tables + &metadata + &super::metadata(&GUID, "3") + &some_rows(&GUID));
     make(&path, &sql)?;
     let database = Database::open(&path)?;
-    assert_eq!(database.spaces()[0].position(rocpd::ARG), None);
-    assert!(database.spaces()[0].schema.get(rocpd::ARG).is_some());
+    assert_eq!(database.table_sets()[0].position(rocpd::ARG), None);
+    assert!(database.table_sets()[0].schema.get(rocpd::ARG).is_some());
     let rows = rows_of(&database, 0, "rocpd_event", Wanted::All)?;
     assert_eq!(rows.table.columns, Schema::builtin().get(rocpd::EVENT).ok_or("no events")?.columns);
     assert_eq!(*rows.column("line_info"), Cells::Absent);

@@ -32,7 +32,7 @@ const NAME_BYTES: usize = 64;
 /// Returns a command line as one line with its secrets masked.
 ///
 /// Masked are:
-/// * the values of options whose name indicates a secret (`--api-key X`, `--token=X`, `SECRET=X`);
+/// * the values of options with a name that indicates a secret (`--api-key X`, `--token=X`, `SECRET=X`);
 /// * words with the form of a well-known token, and passwords in URLs;
 /// * values after such names inside longer arguments (a script, JSON, a header);
 /// * `sshpass -p X`, `-pX` and `-u user:X`. `serve -p 8080` is not masked: `short_options` has the rule.
@@ -69,7 +69,7 @@ pub fn masked_value(before: &str, argument: &str) -> Option<String> {
     Some(format!("{}{MASK}", &argument[..secret]))
 }
 
-/// Masks secrets in a recorded command line whose arguments are already joined, as [`masked_command`] does. Quoted
+/// Masks secrets in a recorded command line of joined arguments, as [`masked_command`] does. Quoted
 /// text counts as one argument.
 pub fn masked_line(command: &str) -> String {
     mask_values(&mask_words(command), Header::Words)
@@ -80,7 +80,7 @@ pub fn masked_text(text: &str) -> String {
     mask_values(&mask_words(text), Header::Line)
 }
 
-/// Masks secrets in the value of a variable whose name does not indicate a secret. A proxy URL may contain a
+/// Masks secrets in the value of a variable with a name that does not indicate a secret. A proxy URL may contain a
 /// password, and `CURL_OPTS` contains arguments of `curl`.
 pub fn masked_variable(name: &str, value: &str) -> String {
     mask_values(&mask_words_after(name, value), Header::Line)

@@ -4,7 +4,7 @@
 pub(super) const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 /// Further name parts for options, headers and variables.
 const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
-/// Further name parts for variables of a whole environment, whose names the user did not choose.
+/// Further name parts for variables of a whole environment, in which the user did not choose the names.
 const SECRET_VARIABLE_PARTS: [&str; 10] = [
     "PASS",
     "PWD",
@@ -36,7 +36,7 @@ const LAST_VARIABLE_WORDS: [&str; 10] =
     ["PAT", "PW", "SK", "OTP", "PIN", "SAS", "SALT", "TOK", "LOGIN", "PSK"];
 /// Variables that end like a secret but control thread placement: the switch of Intel MPI.
 const PINNING: [&str; 1] = ["I_MPI_PIN"];
-/// Ends of names of headers whose value has several words.
+/// Ends of names of headers with several words as their value.
 const HEADERS: [&str; 2] = ["AUTHORIZATION", "COOKIE"];
 /// Names that a value may follow after a `:` without white space.
 const COLON_WORDS: [&str; 9] =

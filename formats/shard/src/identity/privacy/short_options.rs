@@ -52,7 +52,7 @@ const WORDS: [&str; 42] = [
     "pthread",
     "pthreads",
 ];
-/// Options whose value is a user, or a user with a password.
+/// Options with a user as their value, or a user with a password.
 const LOGIN_OPTIONS: [&str; 3] = ["-u", "-U", "--user"];
 /// Minimum number of characters of a value of `-p` that is a password. Shorter values are letters of other options,
 /// as in `tar -pxf`.

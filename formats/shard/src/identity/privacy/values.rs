@@ -180,7 +180,7 @@ fn beginning_of_word(text: &str) -> &str {
     &few[..few.find(|c: char| c.is_whitespace() || "\"'\\,;&|)}]".contains(c)).unwrap_or(few.len())]
 }
 
-/// Returns the extent of a JSON web token, or of another token whose prefix cannot be that of a file or folder.
+/// Returns the extent of a JSON web token, or of another token with a prefix that no file or folder has.
 fn jwt_or_token(text: &str, at: usize) -> Option<(usize, usize)> {
     let rest = &text[at..];
     let word = &rest[..rest.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(rest.len())];

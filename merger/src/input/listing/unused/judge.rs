@@ -36,7 +36,7 @@ const FOREIGN: &str = "no profiler wrote it, as its content shows";
 pub(super) const LATE: &str = "was not there when the inputs were listed; merge again";
 
 /// Returns what a file is and why it is not merged. A file that could be merged is [`LATE`]. `reads_all`: also reads
-/// files whose names are not those of profiler files.
+/// files with names that are not those of profiler files.
 pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if is_run_file(&name, path) {
@@ -64,7 +64,7 @@ pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) 
     }
 }
 
-/// Does the same for a file whose name is not that of a profiler file.
+/// Does the same for a file with a name that is not that of a profiler file.
 fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
     match why_packed(path) {
         Some(why) => (UnusedKind::Refused, why),

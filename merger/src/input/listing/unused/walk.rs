@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const MAX_REFUSED: usize = 10_000;
 /// Maximum number of folder entries that are examined, not counting those that are merged.
 pub(super) const MAX_ENTRIES: usize = 200_000;
-/// Maximum number of files in folders outside of the search whose content is examined.
+/// Maximum number of files in folders outside of the search that are examined.
 pub(super) const MAX_SNIFFED: usize = 10_000;
 /// Lowercase suffixes that hardly any other program uses.
 const PROFILE_SUFFIXES: [&str; 3] = [".db", ".rpd", ".rpdshard"];
@@ -44,7 +44,7 @@ pub(super) struct FolderWalk {
     further_refused: u64,
     entries: usize,
     sniffed: usize,
-    /// Number of files in searched folders whose names are not those of profiler files.
+    /// Number of files in searched folders with names that are not those of profiler files.
     others: usize,
 }
 

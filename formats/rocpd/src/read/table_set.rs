@@ -1,4 +1,4 @@
-//! The id spaces of a file: its tables of one uuid.
+//! The table sets of a file: the tables of each uuid.
 
 use super::catalog::Entry;
 use super::declaration::FileTable;
@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of tables of an id space that the data model lacks.
+/// Maximum number of tables of a table set that the data model lacks.
 const MAX_CARRIED: usize = 256;
-/// Maximum number of warnings about one id space; further ones are dropped.
+/// Maximum number of warnings about one table set; further ones are dropped.
 const MAX_WARNINGS: usize = 100;
 
 /// The rows of one uuid. Keys, strings and stack ids are valid only inside it.
 #[derive(Debug)]
-pub struct Space {
+pub struct StoredTableSet {
     /// Suffix of its table names, `_...`.
     pub suffix: String,
     /// Its guid, which may be any text.
@@ -30,22 +30,22 @@ pub struct Space {
     pub tags: BTreeMap<String, String>,
     /// Its tables without the metadata table; a table follows those that it refers to. The built-in tables come
     /// first, in their order, unless a reference requires another order.
-    pub tables: Vec<SpaceTable>,
+    pub tables: Vec<StoredTable>,
     /// The built-in tables with the additional columns of the file, and the carried tables.
     pub schema: Schema,
     /// Key and facts of each node. `boot_id` is empty, since RocPD has none.
     pub nodes: Vec<(i64, Node)>,
     /// The processes, in the order of their keys.
     pub processes: Vec<ProcessFacts>,
-    /// Tables whose rows are not read.
+    /// Tables that are not read.
     pub left_out: Vec<LeftOut>,
     /// Deviations from the expected content, one line each.
     pub warnings: Vec<String>,
 }
 
-/// A table of an id space.
+/// A table of a table set.
 #[derive(Debug)]
-pub struct SpaceTable {
+pub struct StoredTable {
     /// Its description. Columns that the file lacks are absent in the rows.
     pub table: Arc<Table>,
     /// All of its rows, by ascending keys.
@@ -72,10 +72,10 @@ impl fmt::Display for LeftOut {
     }
 }
 
-impl Space {
-    /// Returns an id space without tables.
-    pub(super) fn new(suffix: String) -> Space {
-        Space {
+impl StoredTableSet {
+    /// Returns a table set without tables.
+    pub(super) fn new(suffix: String) -> StoredTableSet {
+        StoredTableSet {
             guid: suffix.trim_start_matches('_').to_owned(),
             version: [3, 0, 0],
             suffix,
@@ -89,7 +89,7 @@ impl Space {
         }
     }
 
-    /// Returns the index of a table in [`Space::tables`].
+    /// Returns the index of a table in [`StoredTableSet::tables`].
     pub fn position(&self, table: TableId) -> Option<usize> {
         self.tables.iter().position(|t| t.table.id == table)
     }
@@ -101,7 +101,7 @@ impl Space {
     }
 }
 
-/// Prefixes of the names of tables that every id space has.
+/// Prefixes of the names of tables that every table set has.
 const MARKS: [&str; 2] = ["rocpd_metadata", "rocpd_info_process"];
 
 /// Returns the suffix of a name that starts with `mark`.
@@ -109,12 +109,12 @@ fn end_of<'a>(name: &'a str, mark: &str) -> Option<&'a str> {
     name.strip_prefix(mark).filter(|end| end.len() > 1 && end.starts_with('_'))
 }
 
-/// Returns whether a table shows that an id space exists.
+/// Returns whether a table shows that a table set exists.
 pub(super) fn is_mark(name: &str) -> bool {
     MARKS.iter().any(|mark| end_of(name, mark).is_some())
 }
 
-/// The tables of each id space, by the suffix of their names.
+/// The tables of each table set, by the suffix of their names.
 pub(super) type Groups<'a> = BTreeMap<String, Vec<(String, &'a Entry)>>;
 
 /// Groups the tables by suffix and removes the suffix from their names. Also returns the names of the tables that
@@ -124,7 +124,7 @@ pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
         entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()
     };
     let [metadata, process] = MARKS.map(ends);
-    // A table `rocpd_metadata_more_<uuid>` belongs to the id space `_<uuid>` and does not create one of its own.
+    // A table `rocpd_metadata_more_<uuid>` belongs to the table set `_<uuid>` and does not create one of its own.
     let is_inside = |end: &str| {
         let mut inner = end.match_indices('_').skip(1).map(|(at, _)| &end[at..]);
         inner.any(|inner| metadata.contains(inner) && process.contains(inner))
@@ -168,11 +168,11 @@ pub(super) struct Declared<'a> {
     pub(super) file: FileTable,
 }
 
-/// Describes the tables of an id space in merge order, without pieces. Also returns the resulting schema, warnings,
+/// Describes the tables of a table set in merge order, without pieces. Also returns the resulting schema, warnings,
 /// and the tables that exceed the limit.
 pub(super) fn describe_all(
     declared: Vec<Declared<'_>>,
-) -> (Vec<SpaceTable>, Schema, Vec<String>, Vec<Declared<'_>>) {
+) -> (Vec<StoredTable>, Schema, Vec<String>, Vec<Declared<'_>>) {
     let mut schema = Schema::builtin().clone();
     let known = |name: &str| Schema::builtin().rocpd_tables().position(|table| table.name == name);
     let mut declared = declared;
@@ -203,7 +203,7 @@ pub(super) fn describe_all(
             schema.define(found.table.clone());
         }
         let stored = Stored::new(entry, &file, &found.places);
-        tables.push(SpaceTable { table: found.table, pieces: Vec::new(), stored });
+        tables.push(StoredTable { table: found.table, pieces: Vec::new(), stored });
     }
     (tables, schema, warnings, too_many)
 }

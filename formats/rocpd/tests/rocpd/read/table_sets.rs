@@ -8,7 +8,7 @@ use rpd_rocpd::{Guid, schema};
 use rpd_shard::model::{Schema, rocpd};
 use std::fmt::Write as _;
 
-/// Returns the statements that create the tables of an id space, without views.
+/// Returns the statements that create the tables of a table set, without views.
 fn tables(guid: &Guid) -> String {
     let metadata = format!(
         "CREATE TABLE \"rocpd_metadata{}\" (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);",
@@ -38,11 +38,11 @@ fn each_uuid_of_a_merged_database_is_a_space() -> Outcome {
     }
     make(&path, &sql)?;
     let database = Database::open(&path)?;
-    assert_eq!(database.spaces().len(), 40);
-    for (i, (space, guid)) in database.spaces().iter().zip(&guids).enumerate() {
-        assert_eq!((&space.guid, &space.suffix), (&guid.to_string(), &guid.suffix()));
-        assert_eq!(space.tables.len(), schema::tables().count());
-        assert_eq!(space.processes.len(), 1);
+    assert_eq!(database.table_sets().len(), 40);
+    for (i, (set, guid)) in database.table_sets().iter().zip(&guids).enumerate() {
+        assert_eq!((&set.guid, &set.suffix), (&guid.to_string(), &guid.suffix()));
+        assert_eq!(set.tables.len(), schema::tables().count());
+        assert_eq!(set.processes.len(), 1);
         let events = rows_of(&database, i, "rocpd_event", Wanted::All)?;
         assert_eq!(events.len, if guid.bits() == 7 { 4 } else { 3 });
     }
@@ -58,8 +58,8 @@ fn a_guid_is_any_text() -> Outcome {
         let sql = tables(&GUID) + &metadata(&GUID, "3") + &some_rows(&GUID);
         make(&path, &sql.replace(&GUID.suffix(), &format!("_{guid}")).replace(&GUID.to_string(), guid))?;
         let database = Database::open(&path)?;
-        let [space] = database.spaces() else { return Err("not one space".into()) };
-        assert_eq!((space.guid.as_str(), &space.suffix), (guid, &format!("_{guid}")));
+        let [set] = database.table_sets() else { return Err("not one set".into()) };
+        assert_eq!((set.guid.as_str(), &set.suffix), (guid, &format!("_{guid}")));
         assert_eq!(rows_of(&database, 0, "rocpd_region", Wanted::All)?.len, 2);
     }
     Ok(())
@@ -72,13 +72,13 @@ fn a_schema_without_rows_is_a_space_without_rows() -> Outcome {
     let path = dir.path().join("a.db");
     make(&path, &tables(&GUID))?;
     let database = Database::open(&path)?;
-    let space = &database.spaces()[0];
-    assert_eq!((space.guid.clone(), space.version), (GUID.to_string(), [3, 0, 0]));
-    for table in 0..space.tables.len() {
+    let set = &database.table_sets()[0];
+    assert_eq!((set.guid.clone(), set.version), (GUID.to_string(), [3, 0, 0]));
+    for table in 0..set.tables.len() {
         assert!(lines(&database, 0, table)?.is_empty());
     }
-    assert!(space.processes.is_empty() && space.nodes.is_empty() && space.tags.is_empty());
-    assert_eq!(space.warnings.len(), 1, "{:?}", space.warnings);
+    assert!(set.processes.is_empty() && set.nodes.is_empty() && set.tags.is_empty());
+    assert_eq!(set.warnings.len(), 1, "{:?}", set.warnings);
     Ok(())
 }
 
@@ -103,11 +103,11 @@ fn tables_belong_to_the_longest_suffix() -> Outcome {
     make(&path, &names.map(table).concat())?;
     let database = Database::open(&path)?;
     let found: Vec<_> = database
-        .spaces()
+        .table_sets()
         .iter()
-        .map(|space| {
-            let tables: Vec<_> = space.tables.iter().map(|t| t.table.name.as_str()).collect();
-            (space.suffix.as_str(), tables)
+        .map(|set| {
+            let tables: Vec<_> = set.tables.iter().map(|t| t.table.name.as_str()).collect();
+            (set.suffix.as_str(), tables)
         })
         .collect();
     let wanted = [
@@ -130,9 +130,9 @@ fn tags_tell_who_wrote_the_file() -> Outcome {
     );
     make(&path, &(tables(&GUID) + &metadata(&GUID, "3.0.0") + &more))?;
     let database = Database::open(&path)?;
-    let tags = &database.spaces()[0].tags;
+    let tags = &database.table_sets()[0].tags;
     assert_eq!(tags.get("rpd.run_id").map(String::as_str), Some("j-1"));
     assert_eq!(tags.get("n").map(String::as_str), Some("5"));
-    assert_eq!(database.spaces()[0].position(rocpd::STRING), Some(0));
+    assert_eq!(database.table_sets()[0].position(rocpd::STRING), Some(0));
     Ok(())
 }

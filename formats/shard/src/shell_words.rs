@@ -1,20 +1,22 @@
 //! Quotes words as a shell reads them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Returns inputs as the words of a command, each after a space; empty for none. `None` if a name is not UTF-8 or has
 /// control characters, so that it cannot be printed.
-pub(crate) fn input_words(inputs: &[PathBuf]) -> Option<String> {
-    let words = inputs.iter().map(|input| {
-        let path = input.to_str()?;
-        let is_option = path.starts_with('-');
-        shell_word(&if is_option { format!("./{path}") } else { path.to_owned() })
-    });
-    words.map(|word| Some(format!(" {}", word?))).collect()
+pub fn input_words(inputs: &[PathBuf]) -> Option<String> {
+    inputs.iter().map(|input| Some(format!(" {}", path_word(input)?))).collect()
+}
+
+/// Returns a path as one word, which is no option. `None` if it is not UTF-8 or has control characters.
+pub fn path_word(path: &Path) -> Option<String> {
+    let path = path.to_str()?;
+    let is_option = path.starts_with('-');
+    shell_word(&if is_option { format!("./{path}") } else { path.to_owned() })
 }
 
 /// Returns a text as one word. `None` if it has control characters.
-pub(crate) fn shell_word(text: &str) -> Option<String> {
+pub fn shell_word(text: &str) -> Option<String> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-./,:+@%".contains(character);
     if text.chars().any(char::is_control) {
         return None;
