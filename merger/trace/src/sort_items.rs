@@ -1,4 +1,4 @@
-//! Sorts the items of a unit by time in bounded memory. Items that do not fit are sorted in runs, which are
+//! Sorts the items of a unit by time in bounded memory. Items that do not fit are sorted in parts, which are
 //! stored compressed and merged at the end.
 
 use super::item::{ArgValue, FlowEnd, ItemArg, ItemKind, StackNumber, TextId, TraceItem};
@@ -22,7 +22,7 @@ const COMPRESSION_LEVEL: i32 = 1;
 pub(super) struct ItemSorter<'a> {
     folder: &'a Path,
     memory: usize,
-    run: Run,
+    part: SortedPart,
     spooled: Option<Spooled>,
 }
 
@@ -57,18 +57,18 @@ impl<'a> ItemSorter<'a> {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK_BYTES, 1 << 30);
         let fit = memory / 2 / ITEM_BYTES;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX).min(fit);
-        let run = Run {
+        let part = SortedPart {
             keys: Vec::with_capacity(expected),
             records: Vec::with_capacity(expected),
             extra: Vec::new(),
         };
-        ItemSorter { folder, memory, run, spooled: None }
+        ItemSorter { folder, memory, part, spooled: None }
     }
 
     pub(super) fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
-        self.run.push(item)?;
+        self.part.push(item)?;
         // The other half is for growing vectors and for sorting.
-        if self.run.bytes() > self.memory / 2 {
+        if self.part.bytes() > self.memory / 2 {
             self.spool_run()?;
         }
         Ok(())
@@ -85,42 +85,42 @@ impl<'a> ItemSorter<'a> {
         match self.spooled {
             Some(spooled) => spooled.merge(each),
             None => {
-                self.run.sort();
-                self.run.items().try_for_each(|item| each(&item))
+                self.part.sort();
+                self.part.items().try_for_each(|item| each(&item))
             }
         }
     }
 
     fn spool_run(&mut self) -> Result<(), Failure> {
-        if self.run.keys.is_empty() {
+        if self.part.keys.is_empty() {
             return Ok(());
         }
-        self.run.sort();
-        let max_runs = (self.memory / (4 * BLOCK_BYTES)).max(2);
+        self.part.sort();
+        let max_parts = (self.memory / (4 * BLOCK_BYTES)).max(2);
         let spooled = match self.spooled.take() {
             None => Spooled::new(self.folder)?,
-            Some(spooled) if spooled.runs.len() >= max_runs => {
-                // All runs are merged into one, in a new file.
+            Some(spooled) if spooled.parts.len() >= max_parts => {
+                // All parts are merged into one, in a new file.
                 let mut one = Spooled::new(self.folder)?;
                 let mut writer = RunWriter::default();
                 spooled.merge(&mut |item| writer.push(&one.spool, item))?;
-                one.runs.push(writer.finish(&one.spool)?);
+                one.parts.push(writer.finish(&one.spool)?);
                 one
             }
             Some(spooled) => spooled,
         };
         let spooled = self.spooled.insert(spooled);
         let mut writer = RunWriter::default();
-        self.run.items().try_for_each(|item| writer.push(&spooled.spool, &item))?;
-        spooled.runs.push(writer.finish(&spooled.spool)?);
-        self.run.clear();
+        self.part.items().try_for_each(|item| writer.push(&spooled.spool, &item))?;
+        spooled.parts.push(writer.finish(&spooled.spool)?);
+        self.part.clear();
         Ok(())
     }
 }
 
 /// Items in memory.
 #[derive(Default)]
-struct Run {
+struct SortedPart {
     keys: Vec<(Key, u32)>,
     records: Vec<Record>,
     extra: Vec<u8>,
@@ -139,7 +139,7 @@ struct Record {
 /// Size of an item in memory without flows and annotations, bytes.
 const ITEM_BYTES: usize = size_of::<(Key, u32)>() + size_of::<Record>();
 
-impl Run {
+impl SortedPart {
     fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
         let extra_at = self.extra.len();
         pack(item, &mut self.extra);
@@ -195,10 +195,10 @@ impl Run {
     }
 }
 
-/// Sorted runs in a file.
+/// Sorted parts in a file.
 struct Spooled {
     spool: ItemSpool,
-    runs: Vec<Vec<Block>>,
+    parts: Vec<Vec<Block>>,
 }
 
 /// Compressed items in a file.
@@ -216,14 +216,14 @@ impl Spooled {
     fn new(folder: &Path) -> Result<Spooled, Failure> {
         let number = NEXT_SPOOL_NUMBER.fetch_add(1, Ordering::Relaxed);
         let spool = ItemSpool::create(folder, &format!("items-{}-{number}", std::process::id()))?;
-        Ok(Spooled { spool, runs: Vec::new() })
+        Ok(Spooled { spool, parts: Vec::new() })
     }
 
-    /// Passes on the items of all runs. Equal items of an earlier run come first.
+    /// Passes on the items of all parts. Equal items of an earlier part come first.
     fn merge(&self, each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
-        let mut cursors = Vec::with_capacity(self.runs.len());
-        let mut first = BinaryHeap::with_capacity(self.runs.len());
-        for (number, blocks) in self.runs.iter().enumerate() {
+        let mut cursors = Vec::with_capacity(self.parts.len());
+        let mut first = BinaryHeap::with_capacity(self.parts.len());
+        for (number, blocks) in self.parts.iter().enumerate() {
             let mut cursor = Cursor { blocks: blocks.iter(), bytes: Vec::new(), packed: Vec::new(), at: 0 };
             if let Some(key) = cursor.key(&self.spool)? {
                 first.push(Reverse((key, number)));
@@ -232,7 +232,7 @@ impl Spooled {
         }
         while let Some(Reverse((_, number))) = first.pop() {
             let Some(cursor) = cursors.get_mut(number) else { continue };
-            // Items of one run that precede those of all others need no heap.
+            // Items of one part that precede those of all others need no heap.
             loop {
                 cursor.take(each)?;
                 let Some(key) = cursor.key(&self.spool)? else { break };
@@ -246,7 +246,7 @@ impl Spooled {
     }
 }
 
-/// A position in a run.
+/// A position in a sorted part.
 struct Cursor<'a> {
     blocks: std::slice::Iter<'a, Block>,
     bytes: Vec<u8>,
@@ -281,7 +281,7 @@ fn damaged() -> Failure {
     Failure::output("a temporary file is not as it was written; check the file system, or use -o")
 }
 
-/// Writes a sorted run.
+/// Writes a sorted part.
 #[derive(Default)]
 struct RunWriter {
     bytes: Vec<u8>,
