@@ -1,12 +1,15 @@
 //! How long `rpd-report summary` takes beside the same query in SQLite, in the same rounds.
 //!
 //! ```text
-//! ci/bench report [--rounds N] [--events N] [--dir FOLDER]
+//! ci/bench report [--rounds N] [--events N] [--screen-ranks N] [--dir FOLDER]
 //! ```
 //!
 //! The database has about four million rows with times. Each round runs the report, SQL for its counts, sums and
 //! extremes, and SQL for the percentiles too; they change places every round. One turn of each warms the page cache.
-//! Ratios are taken within a round.
+//! Ratios are taken within a round. With `--screen-ranks`, only the first screen of a run of so many ranks and ten
+//! million calls is timed.
+
+mod first_screen;
 
 use clap::Parser;
 use rpd_tests::harness::{Job, binary, repository, rpd_merge};
@@ -18,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// Calls of the run with a first screen.
+const SCREEN_CALLS: u32 = 10_000_000;
 /// Longest turn.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Rows with times, as `rpd-report summary` groups them.
@@ -57,6 +62,9 @@ struct Arguments {
     /// Events of each of the eight ranks
     #[arg(long)]
     events: Option<usize>,
+    /// Time only the first screen of a run of this many ranks with ten million calls; 4,096 ranks need 20 GB of disk
+    #[arg(long)]
+    screen_ranks: Option<u32>,
     /// Where the database is written; in a folder in it, which is removed [default: target/bench-report]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
@@ -88,6 +96,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let place = arguments.dir.clone().unwrap_or_else(|| repository().join("target/bench-report"));
     std::fs::create_dir_all(&place)?;
     let folder = tempfile::Builder::new().prefix("report-").tempdir_in(&place)?;
+    if let Some(ranks) = arguments.screen_ranks {
+        let steps = (SCREEN_CALLS / 5 / ranks.max(1)).max(10);
+        return first_screen::print(folder.path(), rounds.min(3), (ranks, steps));
+    }
     let events = arguments.events.unwrap_or(if arguments.bench { 500_000 } else { 1_000 });
     let database = write_database(folder.path(), events)?;
     let rows = count_rows(&database)?;

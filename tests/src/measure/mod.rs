@@ -6,7 +6,7 @@ mod peak;
 
 pub use interval::{ProportionInterval, RatioInterval};
 pub use machine::machine;
-pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
+pub use peak::{family, peak_of_merge_ranks, peak_of_process, peaks_of_merge_ranks};
 
 use std::error::Error;
 use std::process::ExitCode;

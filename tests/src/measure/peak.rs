@@ -1,4 +1,4 @@
-//! Most memory of a merge rank, from `/proc`.
+//! Most memory of a process, from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub fn peaks_of_merge_ranks(child: &mut Child) -> Vec<u64> {
     let mut peaks = BTreeMap::new();
     while matches!(child.try_wait(), Ok(None)) {
         for pid in family(child.id()) {
-            if let Some(bytes) = peak_of_merge(pid) {
+            if let Some(bytes) = peak_of(pid, "rpd-merge") {
                 peaks.insert(pid, bytes);
             }
         }
@@ -25,9 +25,20 @@ pub fn peaks_of_merge_ranks(child: &mut Child) -> Vec<u64> {
     peaks.into_values().collect()
 }
 
-fn peak_of_merge(pid: u32) -> Option<u64> {
+/// Looks at a process every 5 ms until it ends. Its most resident bytes.
+pub fn peak_of_process(child: &mut Child) -> u64 {
+    let mut peak = 0;
+    while matches!(child.try_wait(), Ok(None)) {
+        peak = peak_of(child.id(), "").unwrap_or(peak);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    peak
+}
+
+/// The most resident bytes of a process with this in its name.
+fn peak_of(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    if !status.lines().next()?.contains("rpd-merge") {
+    if !status.lines().next()?.contains(name) {
         return None;
     }
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
