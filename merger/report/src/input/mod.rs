@@ -7,7 +7,7 @@ pub(crate) use selection::{ProcessGroups, Selection};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
-use rpd_console::{Failure, WallClock};
+use rpd_console::{Exit, Failure, WallClock};
 use rpd_merge::{MergeArgs, MergedInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
 use std::collections::BTreeSet;
@@ -34,7 +34,14 @@ impl ReportRun {
         let args = MergeArgs { inputs: inputs.clone(), quiet: common.quiet, ..MergeArgs::default() };
         let mut folder = None;
         let merged =
-            MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()))?;
+            MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()));
+        let merged = merged.map_err(|failure| match failure.exit() {
+            // The merge advises its own options.
+            Exit::Output if folder.is_some() => {
+                Failure::output(format!("{failure}; for rpd-report, set TMPDIR"))
+            }
+            _ => failure,
+        })?;
         if let Some(summary) = merged.summary().filter(|_| !common.quiet) {
             // The report itself has what the other lines describe.
             summary.lines().take(1).for_each(|line| eprintln!("{line}"));

@@ -4,6 +4,7 @@ use crate::program::{call, rpd_report};
 use crate::runs::{kept_shards, merge};
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// A merged database of two ranks.
@@ -83,4 +84,14 @@ fn an_output_that_cannot_be_written_ends_with_5() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "{errors}");
     assert!(errors.contains("cannot print the report"), "{errors}");
+}
+
+#[test]
+fn a_full_temporary_folder_names_tmpdir() {
+    let shards = &kept_shards()[1];
+    let limited = ["-c", "ulimit -f 16 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_rpd-report"), "--quiet"];
+    let output = Command::new("bash").args(limited).args(shards).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    assert!(errors.contains("for rpd-report, set TMPDIR"), "{errors}");
 }
