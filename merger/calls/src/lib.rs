@@ -11,6 +11,7 @@
 //! the run             numbers of labels and communicators, members, steps, what is missing
 //! ```
 
+mod call_gaps;
 mod call_values;
 mod communicators;
 mod event_index;

@@ -34,6 +34,8 @@ pub(crate) struct ProcessNotes {
     pub(crate) unknown_completions: u64,
     /// Numbers on communicators that no call has.
     pub(crate) missing_numbers: u64,
+    /// Whether the process starts persistent operations. The calls that do so have no numbers.
+    pub(crate) has_starts: bool,
 }
 
 impl ProcessNotes {

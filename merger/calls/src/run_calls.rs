@@ -1,9 +1,10 @@
 //! Reads the calls of all processes and joins them to those of a job.
 
+use crate::call_gaps::ProcessGaps;
 use crate::communicators::{RunCommunicators, run_number};
 use crate::labels::{CallLabel, LabelKey, LabelNumbers};
 use crate::missing_calls::MissingCalls;
-use crate::notes::missing_calls;
+use crate::notes::{MissingPlaces, missing_calls};
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
 use crate::region_names::RegionNames;
@@ -70,6 +71,7 @@ struct JoinedCalls<'a> {
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,
     notes: Vec<ProcessNotes>,
+    gaps: Vec<ProcessGaps>,
 }
 
 impl RunCalls {
@@ -97,6 +99,7 @@ impl RunCalls {
             calls: RunCalls::default(),
             step_ranges: Vec::new(),
             notes: Vec::new(),
+            gaps: Vec::new(),
         };
         let unusable = units.iter().map(|unit| unit.unusable_regions).sum();
         for (unit, row_unit) in units.into_iter().zip(&run.units) {
@@ -165,6 +168,7 @@ impl JoinedCalls<'_> {
                 end_ns: end,
                 error_bound_ns: facts.error_bound_ns,
                 lacks_calls: false,
+                gaps: None,
                 calls: map_all(calls, |call| Call { label: label(call.label), ..call }),
                 work: map_all(work, |segment| WorkSegment { label: label(segment.label), ..segment }),
                 first_work,
@@ -186,6 +190,7 @@ impl JoinedCalls<'_> {
             self.step_ranges.push(step_ranges);
         }
         self.notes.push(found.notes);
+        self.gaps.push(found.gaps.in_run(communicators));
     }
 
     fn finish(self, names: &RegionNames, is_wanted: bool, unusable: u64) -> Result<RunCalls, Failure> {
@@ -200,7 +205,16 @@ impl JoinedCalls<'_> {
         let losses = read_call_losses(self.run);
         let (unavailable, lacking) = missing_calls(&calls, &self.notes, &losses, unknown_members, unusable);
         for timeline in &mut calls.job.timelines {
-            timeline.lacks_calls = lacking.get(timeline.process as usize).copied().unwrap_or(false);
+            let process = timeline.process as usize;
+            let Some((places, gaps)) = lacking.get(process).copied().zip(self.gaps.get(process)) else {
+                continue;
+            };
+            timeline.lacks_calls = places != MissingPlaces::Nowhere;
+            timeline.gaps = match places {
+                MissingPlaces::InGaps => gaps.located(false),
+                MissingPlaces::InGapsAndLast => gaps.located(true),
+                MissingPlaces::Nowhere | MissingPlaces::Anywhere => None,
+            };
         }
         calls.unavailable = unavailable;
         let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);

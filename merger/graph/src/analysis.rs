@@ -113,6 +113,14 @@ impl<'a> WaitAnalysis<'a> {
         delay_costs(&self.waits, &self.times, is_in_steps)
     }
 
+    /// Attributes the waiting in the steps and after them to its causes.
+    pub(crate) fn costs_to_end(&self) -> DelayCosts {
+        let first = |wait: &CallWait| {
+            self.graph.job.timelines[wait.timeline as usize].first_call_of_step.first().copied().unwrap_or(0)
+        };
+        delay_costs(&self.waits, &self.times, |wait| wait.call >= first(wait))
+    }
+
     /// Returns the critical path.
     pub fn critical_path(&self) -> CriticalPath {
         critical_path(&self.times, &self.waits, &self.replayed)
@@ -145,8 +153,10 @@ impl<'a> WaitAnalysis<'a> {
         };
         // A message that does not match has up to two ends that are counted.
         let of_messages = share(2 * messages.matched, lost);
-        let of_collectives = share(collectives.matched, collectives.incomplete + collectives.mismatched);
-        let of_all = share(messages.matched + collectives.matched, self.graph.job.unusable_operations);
+        let used = collectives.matched + collectives.partial;
+        let of_collectives = share(used, collectives.incomplete + collectives.mismatched)
+            .min(share(collectives.matched_entries, collectives.lost_entries));
+        let of_all = share(messages.matched + used, self.graph.job.unusable_operations);
         of_messages.min(of_collectives).min(of_all)
     }
 

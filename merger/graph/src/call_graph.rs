@@ -1,11 +1,12 @@
 //! What each call waits for: the calls of other processes on which its end depends.
 
+use crate::channels::EndRef;
 use crate::eager_limit::EagerLimits;
 use crate::instances::{Instance, InstanceCounts, Instances, match_instances};
 use crate::job_calls::{
     BegunOperation, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits, JobCalls, MessageRole,
 };
-use crate::messages::{EndRef, MatchedMessages, MessageCounts, match_messages};
+use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
 
 /// Maximum number of members of a collective in which each waits for those of lower rank. Larger ones count as
@@ -174,7 +175,7 @@ impl<'a> CallGraph<'a> {
         let waits = match end.role {
             MessageRole::Receive | MessageRole::Probe | MessageRole::SynchronousSend => true,
             MessageRole::BufferedSend => false,
-            MessageRole::Send => self.eager_limits.waits_for_receive(is_near(own, other), end.bytes),
+            MessageRole::Send => self.eager_limits.waits_for_receive(is_near(own, other), end.bytes.into()),
         };
         let call = other.message_ends[partner.end as usize].call;
         waits.then_some(Dependency::Enter { timeline: partner.timeline, call })

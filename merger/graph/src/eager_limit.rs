@@ -35,7 +35,7 @@ impl EagerLimits {
                 let other = &job.timelines[partner.timeline as usize];
                 let receive = &other.calls[other.message_ends[partner.end as usize].call as usize];
                 let send = &calls.calls[end.call as usize];
-                let (near, class) = (usize::from(is_near(calls, other)), size_class(end.bytes));
+                let (near, class) = (usize::from(is_near(calls, other)), size_class(end.bytes.into()));
                 durations[near][class].push(send.duration_ns);
                 let bound = match (near, calls.error_bound_ns.zip(other.error_bound_ns)) {
                     (1, _) => 0,

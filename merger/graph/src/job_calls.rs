@@ -62,7 +62,7 @@ impl MessageRole {
     }
 }
 
-/// One end of a message.
+/// One end of a message, 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageEnd {
     /// Index of the call that sends or posts the receive.
@@ -73,8 +73,8 @@ pub struct MessageEnd {
     pub peer: i32,
     /// Tag; [`ANY`].
     pub tag: i32,
-    /// Size, bytes: of a receive the size of its buffer.
-    pub bytes: u64,
+    /// Size, bytes: of a receive the size of its buffer. Sizes of 4 GiB and more are nearly 4 GiB.
+    pub bytes: u32,
     /// Side of the message.
     pub role: MessageRole,
     /// Whether the call itself completes the operation. Otherwise a [`Completion`] does.
@@ -135,6 +135,20 @@ pub enum BegunOperation {
     Collective(u32),
 }
 
+/// A place in a timeline at which calls with messages of a communicator are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallGap {
+    /// Index of the communicator.
+    pub communicator: u32,
+    /// Index after the last call that is before the gap.
+    pub from: u32,
+    /// Index of the first call that is after the gap. Whether the calls from `from` on are before or after it is not
+    /// known.
+    pub to: u32,
+    /// Number of missing calls; [`UNKNOWN`] if it is not known.
+    pub missing: u32,
+}
+
 /// The calls of one thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTimeline {
@@ -150,6 +164,9 @@ pub struct CallTimeline {
     pub error_bound_ns: Option<u64>,
     /// Whether calls of the process were dropped or are not recorded.
     pub lacks_calls: bool,
+    /// Where calls with messages are missing, by communicator and then by place. `None`, if that is not known of a
+    /// timeline that lacks calls.
+    pub gaps: Option<Vec<CallGap>>,
     /// The calls, in order of time. They do not overlap.
     pub calls: Vec<Call>,
     /// Work before each call and after the last one, in order of time.
@@ -299,6 +316,16 @@ impl JobCalls {
             if end.call as usize >= calls || end.communicator as usize >= self.communicators.len() {
                 return Err(fault("message", i, "refers to no call or no communicator"));
             }
+        }
+        let gaps = timeline.gaps.as_deref().unwrap_or_default();
+        for (i, gap) in gaps.iter().enumerate() {
+            let is_known = (gap.communicator as usize) < self.communicators.len();
+            if !is_known || gap.from > gap.to || gap.to as usize > calls {
+                return Err(fault("gap", i, "is at no call or of no communicator"));
+            }
+        }
+        if !gaps.is_sorted_by(|one, other| (one.communicator, one.to) <= (other.communicator, other.from)) {
+            return Err(fault("gaps", 0, "are not in the order of calls"));
         }
         for (i, entry) in timeline.entries.iter().enumerate() {
             if entry.call as usize >= calls || entry.communicator as usize >= self.communicators.len() {

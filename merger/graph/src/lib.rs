@@ -6,12 +6,14 @@
 
 mod analysis;
 mod call_graph;
+mod channels;
 mod critical_path;
 mod delay_costs;
 mod diagnosis;
 mod eager_limit;
 mod excess;
 mod finding;
+mod gap_matching;
 mod instances;
 mod job_calls;
 mod label_times;
@@ -36,7 +38,7 @@ pub use excess::StepPattern;
 pub use finding::{FindingSubject, JobFinding, StepWork};
 pub use instances::InstanceCounts;
 pub use job_calls::{
-    ANY, BegunOperation, Call, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
+    ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
     CommunicatorMembers, Completion, FINALIZE_NUMBER, INIT_NUMBER, JobCalls, MessageEnd, MessageRole,
     UNKNOWN, WorkSegment,
 };

@@ -163,12 +163,12 @@ fn sizes_of(graph: &CallGraph<'_>, calls: &CallTimeline) -> HashMap<u32, u64> {
         *size = (*size).max(bytes);
     };
     for end in calls.message_ends.iter().filter(|end| end.is_blocking) {
-        note(end.call, end.bytes);
+        note(end.call, end.bytes.into());
     }
     for completion in &calls.completions {
         if let BegunOperation::Message(end) = completion.operation {
             let begun_on = &graph.job.timelines[completion.begun_on as usize];
-            note(completion.call, begun_on.message_ends[end as usize].bytes);
+            note(completion.call, begun_on.message_ends[end as usize].bytes.into());
         }
     }
     sizes
