@@ -5,9 +5,10 @@
 //! attributes the waiting to them: two methods that use different parts of the records.
 
 use crate::analysis::{MIN_MATCHED, WaitAnalysis};
-use crate::delay_costs::DelayCosts;
+use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
+use crate::label_times::SLOTS;
 use crate::what_if::{WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
@@ -110,7 +111,8 @@ impl WaitAnalysis<'_> {
         if named.is_empty() {
             return diagnosis;
         }
-        if !is_among_first_causes(costs, &named) {
+        // The others may wait for the last stage of a pipeline only at the end of the run.
+        if !self.are_first_causes(costs, &named) && !self.are_first_causes(&self.costs_to_end(), &named) {
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.limits.push(DiagnosisLimit::MethodsDisagree);
             return diagnosis;
@@ -156,7 +158,7 @@ impl WaitAnalysis<'_> {
     fn suspects(&self, min_gain: i64) -> Vec<(u32, StepExcess)> {
         let excess = |timeline: u32| {
             let blocks = self.table.step_blocks();
-            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block)).collect();
+            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block));
             (timeline, StepExcess::new(ns, self.graph.job.timelines[timeline as usize].lacks_calls))
         };
         let timelines = 0..self.graph.job.timelines.len() as u32;
@@ -193,6 +195,30 @@ impl WaitAnalysis<'_> {
         if named.len() * 2 > timelines { Vec::new() } else { named }
     }
 
+    /// Returns whether the delay analysis attributes more waiting to the longer work of each of these threads than to
+    /// that of all others but one. It does not see threads that are hidden by one with still longer work, which must
+    /// then be the first cause; their part of the gain is known from the replay.
+    ///
+    /// Work that all threads do alike causes most of the waiting in a pipeline or for a master, but no thread can
+    /// shorten it.
+    fn are_first_causes(&self, costs: &DelayCosts, named: &[u32]) -> bool {
+        let cost_of = |(timeline, labels): (u32, &Vec<LabelCost>)| {
+            let shares = self.table.excess_shares(timeline as usize);
+            let of_label = |found: &LabelCost| {
+                let slot = found.label.map_or(SLOTS - 1, |label| self.times.slot(label));
+                found.cost.total_ns() * shares[slot]
+            };
+            (timeline, labels.iter().map(of_label).sum::<f64>())
+        };
+        let mut by_cost: Vec<(u32, f64)> = (0u32..).zip(&costs.by_label).map(cost_of).collect();
+        by_cost.retain(|(_, cost)| *cost > 0.0);
+        by_cost.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        by_cost.truncate(named.len() + 1);
+        let is_first = |timeline: &u32| by_cost.iter().any(|(first, _)| first == timeline);
+        let longest = by_cost.first().map(|(first, _)| *first);
+        longest.is_some() && longest == named.first().copied() || named.iter().all(is_first)
+    }
+
     /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.
     fn largest_gains(
         &self,
@@ -217,13 +243,4 @@ impl WaitAnalysis<'_> {
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }
-}
-
-/// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
-fn is_among_first_causes(costs: &DelayCosts, named: &[u32]) -> bool {
-    let mut by_cost: Vec<u32> = (0..costs.by_label.len() as u32).collect();
-    let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
-    by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
-    by_cost.truncate(named.len() + 1);
-    named.iter().all(|timeline| by_cost.contains(timeline) && cost(timeline) > 0.0)
 }
