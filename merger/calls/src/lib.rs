@@ -17,6 +17,7 @@ mod communicators;
 mod event_index;
 mod functions;
 mod labels;
+mod merged_metadata;
 mod missing_calls;
 mod notes;
 mod operations;

@@ -6,7 +6,7 @@ use crate::delay_costs::{DelayCosts, delay_costs};
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayTimes, replay};
 use crate::transfers::transfer_times;
-use crate::waits::{CallWait, WaitRecorder, Waits};
+use crate::waits::{CallWait, WaitRecorder};
 use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
 
@@ -46,7 +46,8 @@ pub struct WaitAnalysis<'a> {
     pub(crate) graph: &'a CallGraph<'a>,
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
-    pub(crate) waits: Waits,
+    /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
+    pub(crate) waits: Vec<CallWait>,
     pub(crate) replayed: ReplayTimes,
 }
 
@@ -88,17 +89,26 @@ impl<'a> WaitAnalysis<'a> {
         let calls = &self.graph.job.timelines[timeline];
         let work_ns = calls.work.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.ns));
         let transfers = (0..calls.calls.len()).map(|call| self.times.transfer_ns(timeline, call));
+        let transfer_ns = transfers.fold(0, u64::saturating_add);
+        let replayed_ns = self.replayed.length_of(timeline);
         TimelineTimes {
             length_ns: calls.end_ns.abs_diff(calls.start_ns),
             work_ns,
-            waited_ns: self.waits.total(timeline),
-            transfer_ns: transfers.fold(0, u64::saturating_add),
+            waited_ns: replayed_ns.saturating_sub(work_ns).saturating_sub(transfer_ns),
+            transfer_ns,
         }
     }
 
     /// Returns the time that a thread waited in a call, ns.
     pub fn waited_in_call(&self, timeline: usize, call: usize) -> u64 {
-        self.waits.in_call(timeline, call)
+        let calls = &self.graph.job.timelines[timeline];
+        let until = match calls.calls.len() - call {
+            1 => self.replayed.ends[timeline],
+            _ => self.replayed.enter_ns(timeline as u32, call as u32 + 1),
+        };
+        let lasted = until.saturating_sub(self.replayed.enter_ns(timeline as u32, call as u32));
+        let known = self.times.transfer_ns(timeline, call).saturating_add(calls.work_ns_before(call + 1));
+        u64::try_from(lasted).unwrap_or(0).saturating_sub(known)
     }
 
     /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
@@ -110,7 +120,7 @@ impl<'a> WaitAnalysis<'a> {
                 _ => true,
             }
         };
-        delay_costs(&self.waits, &self.times, is_in_steps)
+        delay_costs(&self.waits, &self.times, &self.replayed, is_in_steps)
     }
 
     /// Attributes the waiting in the steps and after them to its causes.
@@ -118,7 +128,7 @@ impl<'a> WaitAnalysis<'a> {
         let first = |wait: &CallWait| {
             self.graph.job.timelines[wait.timeline as usize].first_call_of_step.first().copied().unwrap_or(0)
         };
-        delay_costs(&self.waits, &self.times, |wait| wait.call >= first(wait))
+        delay_costs(&self.waits, &self.times, &self.replayed, |wait| wait.call >= first(wait))
     }
 
     /// Returns the critical path.

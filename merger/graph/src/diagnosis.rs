@@ -8,7 +8,6 @@ use crate::analysis::{MIN_MATCHED, WaitAnalysis};
 use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
-use crate::label_times::SLOTS;
 use crate::what_if::{WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
@@ -205,7 +204,7 @@ impl WaitAnalysis<'_> {
         let cost_of = |(timeline, labels): (u32, &Vec<LabelCost>)| {
             let shares = self.table.excess_shares(timeline as usize);
             let of_label = |found: &LabelCost| {
-                let slot = found.label.map_or(SLOTS - 1, |label| self.times.slot(label));
+                let slot = found.label.map_or(self.times.used_slots() - 1, |label| self.times.slot(label));
                 found.cost.total_ns() * shares[slot]
             };
             (timeline, labels.iter().map(of_label).sum::<f64>())

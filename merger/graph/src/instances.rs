@@ -1,6 +1,6 @@
 //! Matches entries into collectives: an instance has one entry of every member of its communicator.
 
-use crate::job_calls::{CallTimeline, CollectiveEntry, CollectiveWaits, INIT_NUMBER, JobCalls, UNKNOWN};
+use crate::job_calls::{CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, UNKNOWN};
 use std::collections::{HashMap, HashSet};
 
 /// An entry of the job.
@@ -66,6 +66,11 @@ impl Instances {
     pub(crate) fn members(&self, instance: u32) -> &[Member] {
         let Instance { first_member, members, .. } = self.all[instance as usize];
         &self.members[first_member as usize..][..members as usize]
+    }
+
+    /// Forgets the instances of entries, which only dependencies need.
+    pub(crate) fn forget_entries(&mut self) {
+        self.of_entry = Vec::new();
     }
 
     /// Returns the instance of an entry and the number of the entry among its members.
@@ -184,7 +189,7 @@ impl EnteredCollectives {
 fn closed_gaps(job: &JobCalls) -> HashMap<(u32, u32), u32> {
     let mut last = HashMap::new();
     for calls in job.timelines.iter().filter(|calls| calls.lacks_calls) {
-        for entry in calls.entries.iter().filter(|entry| entry.number < INIT_NUMBER) {
+        for entry in calls.entries.iter().filter(|entry| entry.number < CollectiveEntry::INIT_NUMBER) {
             let known = last.entry((entry.communicator, calls.process)).or_insert(entry.number);
             *known = entry.number.max(*known);
         }
@@ -322,5 +327,22 @@ mod tests {
         assert_eq!(twice.counts.mismatched, 1);
         let no_root = match_instances(&job(&[&[(0, 1, 9)], &[(0, 1, 9)], &[(0, 1, 9)]]));
         assert_eq!(no_root.get(0).waits, CollectiveWaits::Unknown);
+    }
+
+    #[test]
+    fn dropped_entries_of_a_member_do_not_hide_the_others() {
+        let entries = [(0, 1, 2), (1, 1, 2), (2, 1, 2)];
+        let mut job = job(&[&entries, &[entries[0], entries[2]], &entries]);
+        assert_eq!(match_instances(&job).counts.incomplete, 1);
+        job.timelines[1].lacks_calls = true;
+        let found = match_instances(&job);
+        let counts = found.counts;
+        assert_eq!((counts.matched, counts.partial, counts.incomplete), (2, 1, 0));
+        assert_eq!((counts.matched_entries, counts.lost_entries), (8, 1));
+        // Rank 2 is the process 1.
+        assert_eq!((found.members(1).len(), found.get(1).waits), (2, CollectiveWaits::Unknown));
+        // A later entry shows that the entry was dropped, and that the process did not end before.
+        job.timelines[1].entries.truncate(1);
+        assert_eq!(match_instances(&job).counts.incomplete, 2);
     }
 }

@@ -5,6 +5,7 @@
 //! work that caused it. Nothing here reads files or prints.
 
 mod analysis;
+mod call_durations;
 mod call_graph;
 mod channels;
 mod critical_path;
@@ -39,8 +40,7 @@ pub use finding::{FindingSubject, JobFinding, StepWork};
 pub use instances::InstanceCounts;
 pub use job_calls::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
-    CommunicatorMembers, Completion, FINALIZE_NUMBER, INIT_NUMBER, JobCalls, MessageEnd, MessageRole,
-    UNKNOWN, WorkSegment,
+    CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
 };
 pub use messages::MessageCounts;
 pub use what_if::WhatIfGain;

@@ -215,19 +215,23 @@ impl MessageMatching<'_> {
 fn contradicts(job: &JobCalls, send: EndRef, receive: EndRef) -> bool {
     let (from, to) = (&job.timelines[send.timeline as usize], &job.timelines[receive.timeline as usize]);
     let (sent, received) = (&from.message_ends[send.end as usize], &to.message_ends[receive.end as usize]);
-    let bound = from.error_bound_ns.zip(to.error_bound_ns).map(|(from, to)| from.saturating_add(to));
+    let (sent_ns, left_ns) =
+        (from.calls[sent.call as usize].enter_ns, to.calls[received.call as usize].exit_ns());
+    // Most messages are in order without an error of clocks.
     let is_too_early = received.is_blocking
-        && bound.is_some_and(|bound| {
-            let left = to.calls[received.call as usize].exit_ns().saturating_add_unsigned(bound);
-            left < from.calls[sent.call as usize].enter_ns
-        });
+        && left_ns < sent_ns
+        && from.error_bound_at(sent_ns).zip(to.error_bound_at(left_ns)).is_some_and(
+            |(of_send, of_receive)| {
+                left_ns.saturating_add_unsigned(of_send.saturating_add(of_receive)) < sent_ns
+            },
+        );
     sent.bytes > received.bytes || is_too_early
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job_calls::{Call, CallTimeline, MessageEnd};
+    use crate::job_calls::{Call, CallTimeline, CommunicatorMembers, MessageEnd};
 
     fn end(call: u32, role: MessageRole, peer: i32, tag: i32) -> MessageEnd {
         MessageEnd { call, communicator: 0, peer, tag, bytes: 4, role, is_blocking: true }

@@ -1,12 +1,12 @@
 //! Work by thread, step and label, and the typical work of all threads.
 
-use crate::job_calls::{CallTimeline, CollectiveEntry, INIT_NUMBER, UNKNOWN};
+use crate::job_calls::{CallTimeline, CollectiveEntry, UNKNOWN};
 use crate::label_times::{LabelTimes, SLOTS};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// Maximum number of cells. Longer runs are divided into blocks of several steps.
-const MAX_CELLS: usize = 1 << 24;
+const MAX_CELLS: usize = 1 << 23;
 /// A label has a typical time if at least this many threads have it, or all threads of a smaller job.
 const MIN_HOLDERS: usize = 3;
 
@@ -17,11 +17,14 @@ const MIN_HOLDERS: usize = 3;
 pub(crate) struct WorkTable {
     pub(crate) blocks: usize,
     pub(crate) steps_in_block: usize,
-    /// By timeline, block and slot.
+    /// Column of each slot that has work: mostly calls have slots of their own.
+    column_of: [Option<u8>; SLOTS],
+    columns: usize,
+    /// By timeline, block and column.
     cells: Vec<u64>,
-    /// Typical time by block and slot.
+    /// Typical time by block and column.
     typical: Vec<u64>,
-    /// Medians of the threads that have the label without one of them, by block and slot.
+    /// Medians of the threads that have the label without one of them, by block and column.
     of_others: Vec<OtherMedians>,
     /// Whether enough threads have the label of a slot.
     pub(crate) is_common: [bool; SLOTS],
@@ -37,15 +40,25 @@ impl WorkTable {
         let job = times.job();
         let timelines = job.timelines.len().max(1);
         let steps = job.steps as usize;
-        let max_blocks = (MAX_CELLS / (timelines * SLOTS)).saturating_sub(2).max(1);
+        let mut column_of = [None; SLOTS];
+        let mut columns = 0;
+        for segment in job.timelines.iter().flat_map(|timeline| &timeline.work) {
+            column_of[times.slot(segment.label)].get_or_insert_with(|| {
+                columns += 1;
+                columns as u8 - 1
+            });
+        }
+        let max_blocks = (MAX_CELLS / (timelines * columns.max(1))).saturating_sub(2).max(1);
         let steps_in_block = steps.div_ceil(max_blocks).max(1);
         let blocks = steps.div_ceil(steps_in_block) + 2;
         let mut table = WorkTable {
             blocks,
             steps_in_block,
-            cells: vec![0; timelines * blocks * SLOTS],
-            typical: vec![0; blocks * SLOTS],
-            of_others: vec![OtherMedians::default(); blocks * SLOTS],
+            column_of,
+            columns,
+            cells: vec![0; timelines * blocks * columns],
+            typical: vec![0; blocks * columns],
+            of_others: vec![OtherMedians::default(); blocks * columns],
             is_common: [false; SLOTS],
             holders: [0; SLOTS],
             lacking: Vec::new(),
@@ -55,8 +68,9 @@ impl WorkTable {
             for call in 0..=timeline.calls.len() {
                 let block = table.block_of(timeline, call);
                 for segment in timeline.work_before(call) {
-                    let place = table.place(number, block, times.slot(segment.label));
-                    table.cells[place] = table.cells[place].saturating_add(segment.ns);
+                    if let Some(place) = table.place(number, block, times.slot(segment.label)) {
+                        table.cells[place] = table.cells[place].saturating_add(segment.ns);
+                    }
                 }
             }
         }
@@ -69,8 +83,10 @@ impl WorkTable {
         let known = timeline.gaps.iter().flatten().filter(|gap| gap.missing != UNKNOWN);
         let mut gaps: Vec<(u32, u32)> = known.map(|gap| (gap.from, gap.to)).collect();
         let mut last: HashMap<u32, CollectiveEntry> = HashMap::new();
-        for entry in
-            timeline.entries.iter().filter(|entry| timeline.lacks_calls && entry.number < INIT_NUMBER)
+        for entry in timeline
+            .entries
+            .iter()
+            .filter(|entry| timeline.lacks_calls && entry.number < CollectiveEntry::INIT_NUMBER)
         {
             let before = last.insert(entry.communicator, *entry);
             let (next, from) =
@@ -100,7 +116,7 @@ impl WorkTable {
     }
 
     fn find_typical(&mut self, timelines: usize) {
-        for slot in 0..SLOTS {
+        for (slot, column) in self.columns_by_slot() {
             let has_slot =
                 |timeline: &usize| (0..self.blocks).any(|block| self.ns(*timeline, block, slot) > 0);
             let holders: Vec<usize> = (0..timelines).filter(has_slot).collect();
@@ -117,8 +133,8 @@ impl WorkTable {
                 }
                 ns.sort_unstable();
                 let middle = (ns.len() - 1) / 2;
-                self.typical[block * SLOTS + slot] = ns[middle];
-                self.of_others[block * SLOTS + slot] = OtherMedians::new(&ns);
+                self.typical[block * self.columns + column] = ns[middle];
+                self.of_others[block * self.columns + column] = OtherMedians::new(&ns);
             }
         }
     }
@@ -138,19 +154,26 @@ impl WorkTable {
         1..self.blocks - 1
     }
 
-    fn place(&self, timeline: usize, block: usize, slot: usize) -> usize {
-        (timeline * self.blocks + block) * SLOTS + slot
+    /// Returns the slots that have work, with the column of each.
+    fn columns_by_slot(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let slots = self.column_of.into_iter().enumerate();
+        slots.filter_map(|(slot, column)| Some((slot, usize::from(column?))))
+    }
+
+    fn place(&self, timeline: usize, block: usize, slot: usize) -> Option<usize> {
+        let column = usize::from(self.column_of[slot]?);
+        Some((timeline * self.blocks + block) * self.columns + column)
     }
 
     /// Returns the work of a thread in a block under the label of a slot, ns.
     pub(crate) fn ns(&self, timeline: usize, block: usize, slot: usize) -> u64 {
-        self.cells[self.place(timeline, block, slot)]
+        self.place(timeline, block, slot).map_or(0, |place| self.cells[place])
     }
 
     /// Returns the typical work of a thread in a block under the label of a slot, ns: the lower median of the
     /// threads that have the label. It is 0 for a label that only one or two threads have.
     pub(crate) fn typical_ns(&self, block: usize, slot: usize) -> u64 {
-        self.typical[block * SLOTS + slot]
+        self.column_of[slot].map_or(0, |column| self.typical[block * self.columns + usize::from(column)])
     }
 
     /// Returns by how much a thread works longer in a block than is typical of the others, ns. `None` if calls are
@@ -161,12 +184,12 @@ impl WorkTable {
         if self.is_lacking(timeline, block) {
             return None;
         }
-        let of_slot = |slot| {
+        let of_slot = |(slot, column)| {
             let ns = self.ns(timeline, block, slot);
             // A thread without the label is not ahead by it.
-            if ns == 0 { 0 } else { ns as i64 - self.of_others_ns(block, slot, ns) as i64 }
+            if ns == 0 { 0 } else { ns as i64 - self.of_others_ns(block, column, ns) as i64 }
         };
-        Some((0..SLOTS).map(of_slot).fold(0, i64::saturating_add))
+        Some(self.columns_by_slot().map(of_slot).fold(0, i64::saturating_add))
     }
 
     /// Returns which share of the work of a thread under each label is more than is typical, in all steps.
@@ -180,8 +203,8 @@ impl WorkTable {
     }
 
     /// Returns the median work of the threads other than one with this work, ns.
-    fn of_others_ns(&self, block: usize, slot: usize, own_ns: u64) -> u64 {
-        let medians = &self.of_others[block * SLOTS + slot];
+    fn of_others_ns(&self, block: usize, column: usize, own_ns: u64) -> u64 {
+        let medians = &self.of_others[block * self.columns + column];
         match own_ns.cmp(&medians.limit_ns) {
             Ordering::Less => medians.of_lower_ns,
             Ordering::Equal => medians.of_equal_ns,

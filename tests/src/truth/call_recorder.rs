@@ -6,7 +6,7 @@ use super::recorder::{
 };
 use rpd_graph::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CollectiveEntry, CommunicatorMembers, Completion,
-    INIT_NUMBER, JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
+    JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -310,7 +310,7 @@ impl<'a> CallRecorder<'a> {
 /// Returns how many numbers no collective of a timeline has.
 fn missing_collectives(timeline: &CallTimeline) -> u64 {
     let mut last: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
-    for entry in timeline.entries.iter().filter(|entry| entry.number < INIT_NUMBER) {
+    for entry in timeline.entries.iter().filter(|entry| entry.number < CollectiveEntry::INIT_NUMBER) {
         let (all, recorded) = last.entry(entry.communicator).or_default();
         (*all, *recorded) = (entry.number + 1, *recorded + 1);
     }
