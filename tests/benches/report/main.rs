@@ -6,7 +6,9 @@
 //!
 //! The database has about four million rows with times. Each round runs the report, SQL for its counts, sums and
 //! extremes, and SQL for the percentiles too; they change places every round. One turn of each warms the page cache.
-//! Ratios are taken within a round.
+//! Ratios are taken within a round. Then follow the times that rpd-graph takes for a call, without a database.
+
+mod graph_speed;
 
 use clap::Parser;
 use rpd_tests::harness::{Job, binary, repository, rpd_merge};
@@ -115,6 +117,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
         println!("| {name} | {:.3} | {} |", median(seconds[at].iter().copied()), RatioInterval::of(ratios));
     }
+    graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }
 
