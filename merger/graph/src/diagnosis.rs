@@ -8,7 +8,7 @@ use crate::analysis::{MIN_MATCHED, WaitAnalysis};
 use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
-use crate::what_if::{WhatIf, WhatIfGain};
+use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
 /// Minimum gain of a finding, as a share of the run.
@@ -86,7 +86,7 @@ impl WaitAnalysis<'_> {
     pub fn diagnose(&self, costs: &DelayCosts) -> JobDiagnosis {
         let what_if = self.what_if();
         let gain_of_all = what_if.gain(|_, block, _| self.table.step_blocks().contains(&block));
-        let gain_of_start_up = what_if.gain(|_, block, _| block == 0);
+        let gain_of_start_up = self.gain_of_start_up(&what_if);
         let mut diagnosis = JobDiagnosis {
             verdict: JobVerdict::CannotTell,
             findings: Vec::new(),
@@ -121,6 +121,24 @@ impl WaitAnalysis<'_> {
         diagnosis.verdict = if is_serial { JobVerdict::Serial } else { JobVerdict::Slow };
         diagnosis.findings = vec![finding];
         diagnosis
+    }
+
+    /// Returns the gain by typical work before the first step. It happens once, so its error bound is estimated from
+    /// the noise of the work in the steps, and from that of the clocks that compare the starts of nodes.
+    fn gain_of_start_up(&self, what_if: &WhatIf<'_>) -> WhatIfGain {
+        let timelines = &self.graph.job.timelines;
+        let gain = what_if.gain(|_, block, _| block == 0);
+        let mut work: Vec<u64> =
+            (0..timelines.len()).map(|timeline| self.table.all_ns(timeline, 0)).collect();
+        work.sort_unstable();
+        let [typical, longest] = [work.len().saturating_sub(1) / 2, work.len().saturating_sub(1)]
+            .map(|place| work.get(place).copied().unwrap_or(0) as f64);
+        let of_work = STANDARD_ERRORS * self.table.noise_share(timelines.len()) * typical.hypot(longest);
+        let is_of_one_node = timelines.iter().all(|timeline| timeline.node == timelines[0].node);
+        let bounds = timelines.iter().filter_map(|timeline| timeline.error_bound_at(timeline.start_ns));
+        let of_clocks = if is_of_one_node { 0 } else { bounds.max().unwrap_or(0).saturating_mul(2) };
+        let error = gain.error_bound_ns as f64 + of_work + of_clocks as f64;
+        WhatIfGain { error_bound_ns: error.round() as i64, ..gain }
     }
 
     /// Returns what forbids to name a rank.

@@ -19,6 +19,9 @@ use std::rc::Rc;
 /// Maximum number of entries into collectives that are looked at to match messages.
 const MAX_ENTRIES: usize = 1 << 28;
 
+/// Calls of two processes that entered the same collectives, ascending.
+type SharedCalls = Rc<[(u32, u32)]>;
+
 /// The sends or the receives of a channel.
 pub(crate) struct ChannelSide<'a> {
     /// Call of each, ascending.
@@ -97,7 +100,7 @@ impl<'a> GapMatching<'a> {
 
     /// Returns the pairs of sends and receives that are one message. `collectives` returns the calls of sender and
     /// receiver that entered the same collective, ascending.
-    pub(crate) fn pairs(mut self, collectives: impl FnOnce() -> Rc<[(u32, u32)]>) -> Vec<(usize, usize)> {
+    pub(crate) fn pairs(mut self, collectives: impl FnOnce() -> SharedCalls) -> Vec<(usize, usize)> {
         let whole = [self.sides[0].whole(), self.sides[1].whole()];
         let Some(rest) = self.match_part(whole) else { return self.pairs };
         if self.pairs.is_empty() || rest.iter().all(|part| part.ends.is_empty()) {
@@ -154,7 +157,7 @@ impl<'a> GapMatching<'a> {
 pub(crate) struct SharedCollectives<'a> {
     /// The only timeline of each process that has one.
     timelines: Vec<Option<&'a CallTimeline>>,
-    known: HashMap<(u32, u32), Rc<[(u32, u32)]>>,
+    known: HashMap<(u32, u32), SharedCalls>,
     entries_left: usize,
 }
 
@@ -171,11 +174,11 @@ impl<'a> SharedCollectives<'a> {
     }
 
     /// Returns the calls of two processes that entered the same collectives, ascending.
-    pub(crate) fn between(&mut self, one: u32, other: u32) -> Rc<[(u32, u32)]> {
+    pub(crate) fn between(&mut self, one: u32, other: u32) -> SharedCalls {
         if let Some(known) = self.known.get(&(one, other)) {
             return known.clone();
         }
-        let found: Rc<[(u32, u32)]> = self.find(one, other).unwrap_or_default().into();
+        let found: SharedCalls = self.find(one, other).unwrap_or_default().into();
         self.known.insert((one, other), found.clone());
         found
     }

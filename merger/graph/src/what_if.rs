@@ -6,7 +6,7 @@ use crate::replay::{ReplayDurations, ReplayObserver, ReplayTimes, ReplayedExit, 
 use crate::work_table::WorkTable;
 
 /// Half width of a 95 % interval, in standard errors.
-const STANDARD_ERRORS: f64 = 1.96;
+pub(crate) const STANDARD_ERRORS: f64 = 1.96;
 
 /// What the job would gain if some of its work took as long as is typical.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

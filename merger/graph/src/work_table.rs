@@ -192,6 +192,26 @@ impl WorkTable {
         Some(self.columns_by_slot().map(of_slot).fold(0, i64::saturating_add))
     }
 
+    /// Returns the work of a thread in a block, ns.
+    pub(crate) fn all_ns(&self, timeline: usize, block: usize) -> u64 {
+        self.columns_by_slot().map(|(slot, _)| self.ns(timeline, block, slot)).fold(0, u64::saturating_add)
+    }
+
+    /// Returns by how much the work of a thread differs by chance from block to block, as a share of it: the median of
+    /// the threads.
+    pub(crate) fn noise_share(&self, timelines: usize) -> f64 {
+        let share_of = |timeline: usize| {
+            let ns: Vec<f64> = self.step_blocks().map(|block| self.all_ns(timeline, block) as f64).collect();
+            let squares: f64 = ns.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
+            let deviation = (squares / (2 * ns.len().saturating_sub(1).max(1)) as f64).sqrt();
+            let mean = ns.iter().sum::<f64>() / ns.len().max(1) as f64;
+            (mean > 0.0).then(|| deviation / mean)
+        };
+        let mut shares: Vec<f64> = (0..timelines).filter_map(share_of).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    }
+
     /// Returns which share of the work of a thread under each label is more than is typical, in all steps.
     pub(crate) fn excess_shares(&self, timeline: usize) -> [f64; SLOTS] {
         std::array::from_fn(|slot| {

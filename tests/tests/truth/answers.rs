@@ -26,6 +26,9 @@ fn check(treatment: RecordTreatment) -> AnswerTally {
         assert_ne!(answer.has_range, Some(false), "{name}: another range is named: {answer:#?}");
         let error = answer.gain_error().unwrap_or(0.0);
         assert!(error < MAX_GAIN_ERROR, "{name}: the gain is off by {error:.3} of the run: {answer:#?}");
+        if kind == ScenarioKind::StartUp {
+            assert_eq!(answer.covers_gain(), Some(true), "{name}: {answer:#?}");
+        }
         tally.add(&answer);
     }
     tally
