@@ -5,8 +5,8 @@ use rpd_shard::model::Value;
 
 /// No communicator.
 pub(crate) const NO_COMMUNICATOR: u32 = u32::MAX;
-/// Bytes of a message whose size is not recorded.
-pub(crate) const UNKNOWN_BYTES: u64 = u64::MAX;
+/// Bytes of a message whose size is not recorded. Larger messages count as one byte less.
+pub(crate) const UNKNOWN_BYTES: u32 = u32::MAX;
 
 /// The args of an event, as far as they matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,10 +22,10 @@ pub(crate) struct CallValues {
     /// Number on the communicator, from 1; 0 if there is none.
     pub(crate) seq: u64,
     /// Bytes, or [`UNKNOWN_BYTES`].
-    pub(crate) bytes: u64,
+    pub(crate) bytes: u32,
     /// What `MPI_Sendrecv` receives: source, tag and room, as in `peer`, `tag` and `bytes`; `None` if that is not
     /// recorded.
-    pub(crate) received: Option<(i32, i32, u64)>,
+    pub(crate) received: Option<(i32, i32, u32)>,
     /// Stack id of the call that created a persistent request, or of the matched probe whose message the call
     /// receives; 0 if there is none.
     pub(crate) other_stack: i64,
@@ -62,9 +62,11 @@ pub(crate) fn read_value(values: &mut CallValues, name: &[u8], value: Value<'_>)
         Value::Text(text) => parse_integer(text),
         _ => None,
     };
-    let bytes =
-        |number: Option<i64>| number.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(UNKNOWN_BYTES);
-    const NOTHING: (i32, i32, u64) = (ANY, ANY, UNKNOWN_BYTES);
+    let bytes = |number: Option<i64>| {
+        let known = number.and_then(|bytes| u64::try_from(bytes).ok());
+        known.map_or(UNKNOWN_BYTES, |bytes| bytes.min(u64::from(UNKNOWN_BYTES - 1)) as u32)
+    };
+    const NOTHING: (i32, i32, u32) = (ANY, ANY, UNKNOWN_BYTES);
     match name {
         b"peer" => values.peer = small(number()).unwrap_or(ANY),
         b"tag" => values.tag = small(number()).unwrap_or(ANY),

@@ -1,5 +1,6 @@
 //! The communicators of a run, and which processes are members.
 
+use crate::merged_metadata::MergedMembers;
 use crate::operations::WORLD;
 use crate::process_facts::ProcessFacts;
 use crate::unit_calls::{Membership, UnitCalls};
@@ -90,6 +91,23 @@ impl RunCommunicators {
             members.is_of_sides |= membership.side.is_some();
             let group = &mut members.groups[usize::from(membership.side.unwrap_or(0).min(1))];
             group.add(Some(membership.size), membership.rank, process);
+        }
+    }
+
+    /// Adds members that the metadata of the merge name. `processes` are the numbers of those with these keys.
+    pub(crate) fn add_merged(&mut self, merged: &[MergedMembers], processes: &HashMap<i64, u32>) {
+        for MergedMembers { name, size, side, members } in merged {
+            let Some(number) = self.numbers.get(name).filter(|_| is_shared_communicator(name)) else {
+                continue;
+            };
+            let known = &mut self.members[*number as usize];
+            known.is_of_sides |= side.is_some();
+            let group = &mut known.groups[usize::from(side.unwrap_or(0))];
+            for (rank, process) in members {
+                if let Some(process) = processes.get(process) {
+                    group.add(Some(*size), *rank, *process);
+                }
+            }
         }
     }
 

@@ -11,11 +11,13 @@
 //! the run             numbers of labels and communicators, members, steps, what is missing
 //! ```
 
+mod call_gaps;
 mod call_values;
 mod communicators;
 mod event_index;
 mod functions;
 mod labels;
+mod merged_metadata;
 mod missing_calls;
 mod notes;
 mod operations;

@@ -6,14 +6,25 @@ use crate::process_facts::CallLosses;
 use crate::run_calls::RunCalls;
 use std::collections::BTreeSet;
 
-/// Returns what is missing, and for each process whether calls of it are.
+/// Where calls of a process may be missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MissingPlaces {
+    Nowhere,
+    /// Where numbers are missing.
+    InGaps,
+    /// There, and after the last calls that have numbers.
+    InGapsAndLast,
+    Anywhere,
+}
+
+/// Returns what is missing, and for each process where.
 pub(crate) fn missing_calls(
     calls: &RunCalls,
     notes: &[ProcessNotes],
     losses: &CallLosses,
     unknown_members: Vec<String>,
     unusable_regions: u64,
-) -> (Vec<MissingCalls>, Vec<bool>) {
+) -> (Vec<MissingCalls>, Vec<MissingPlaces>) {
     let rank_of = |process: usize| calls.processes.get(process).and_then(|process| process.rank);
     // Sums a count over the processes. Processes without a rank are in the sum only.
     let sum = |count: &dyn Fn(&ProcessNotes) -> u64| {
@@ -72,25 +83,32 @@ pub(crate) fn missing_calls(
     (missing, lacking_processes(notes, losses, &rank_of))
 }
 
-/// Returns for each process whether calls are missing. Missing numbers show where calls were dropped. If rows were
-/// lost and no number is missing, the last calls of any process may be among them.
+/// Returns for each process where calls are missing. Missing numbers show where calls were dropped. If more rows were
+/// lost than numbers are missing, the last calls of any process may be among them, and calls without numbers.
 fn lacking_processes(
     notes: &[ProcessNotes],
     losses: &CallLosses,
     rank_of: &dyn Fn(usize) -> Option<u32>,
-) -> Vec<bool> {
+) -> Vec<MissingPlaces> {
     let seen: u64 = notes.iter().map(|notes| notes.missing_numbers).fold(0, u64::saturating_add);
     let are_unseen = losses.rows.values().any(|rows| rows.is_none_or(|rows| rows > seen));
     let lacks = |(process, notes): (usize, &ProcessNotes)| {
         let is_unfinished = rank_of(process).is_some_and(|rank| losses.unfinished_ranks.contains(&rank));
-        let lost = [
-            notes.missing_numbers,
+        let unusable = [
             notes.without_communicator,
             notes.unknown_receive_halves,
             notes.unknown_starts,
             notes.unknown_probes,
         ];
-        are_unseen || is_unfinished || lost.iter().any(|count| *count > 0)
+        if unusable.iter().any(|count| *count > 0) || are_unseen && notes.has_starts {
+            MissingPlaces::Anywhere
+        } else if are_unseen || is_unfinished {
+            MissingPlaces::InGapsAndLast
+        } else if notes.missing_numbers > 0 {
+            MissingPlaces::InGaps
+        } else {
+            MissingPlaces::Nowhere
+        }
     };
     notes.iter().enumerate().map(lacks).collect()
 }

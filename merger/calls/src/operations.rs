@@ -4,10 +4,7 @@ use crate::call_values::{CallValues, NO_COMMUNICATOR, UNKNOWN_BYTES};
 use crate::functions::FunctionKind;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, SampleRow};
-use rpd_graph::{
-    ANY, BegunOperation, CollectiveEntry, CollectiveWaits, Completion, FINALIZE_NUMBER, INIT_NUMBER,
-    MessageEnd, MessageRole,
-};
+use rpd_graph::{ANY, BegunOperation, CollectiveEntry, CollectiveWaits, Completion, MessageEnd, MessageRole};
 use std::collections::{HashMap, HashSet};
 
 /// `MPI_COMM_WORLD` in entries by `MPI_Init` and `MPI_Finalize`, which name no communicator.
@@ -34,6 +31,8 @@ pub(crate) struct ProcessNotes {
     pub(crate) unknown_completions: u64,
     /// Numbers on communicators that no call has.
     pub(crate) missing_numbers: u64,
+    /// Whether the process starts persistent operations. The calls that do so have no numbers.
+    pub(crate) has_starts: bool,
 }
 
 impl ProcessNotes {
@@ -178,7 +177,11 @@ impl OperationLists {
             Kind::Probe => end(MessageRole::Probe, true),
             Kind::MatchedProbe => end(MessageRole::Receive, true),
             Kind::Initialize | Kind::Finalize => {
-                let number = if kind == Kind::Initialize { INIT_NUMBER } else { FINALIZE_NUMBER };
+                let number = if kind == Kind::Initialize {
+                    CollectiveEntry::INIT_NUMBER
+                } else {
+                    CollectiveEntry::FINALIZE_NUMBER
+                };
                 let communicator = WORLD;
                 let waits = CollectiveWaits::ForAll;
                 // Both forms of MPI_Init are one function here.
@@ -197,7 +200,7 @@ impl OperationLists {
             }
             Kind::Collective { waits, is_blocking } => {
                 let number = values.seq.checked_sub(1).and_then(|seq| u32::try_from(seq).ok());
-                let number = number.filter(|number| *number < INIT_NUMBER);
+                let number = number.filter(|number| *number < CollectiveEntry::INIT_NUMBER);
                 let (Some(number), true) = (number, is_known) else {
                     process.notes.without_communicator += 1;
                     return;

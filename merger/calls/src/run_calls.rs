@@ -1,9 +1,11 @@
 //! Reads the calls of all processes and joins them to those of a job.
 
+use crate::call_gaps::ProcessGaps;
 use crate::communicators::{RunCommunicators, run_number};
 use crate::labels::{CallLabel, LabelKey, LabelNumbers};
+use crate::merged_metadata::{ErrorBounds, read_communicators, read_error_bounds};
 use crate::missing_calls::MissingCalls;
-use crate::notes::missing_calls;
+use crate::notes::{MissingPlaces, missing_calls};
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
 use crate::region_names::RegionNames;
@@ -63,6 +65,7 @@ pub struct RunCalls {
 struct JoinedCalls<'a> {
     run: &'a RunDatabase,
     facts: HashMap<i64, ProcessFacts>,
+    error_bounds: HashMap<u32, ErrorBounds>,
     places: HashMap<i64, usize>,
     nodes: HashMap<i64, u32>,
     labels: LabelNumbers,
@@ -70,6 +73,7 @@ struct JoinedCalls<'a> {
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,
     notes: Vec<ProcessNotes>,
+    gaps: Vec<ProcessGaps>,
 }
 
 impl RunCalls {
@@ -90,6 +94,7 @@ impl RunCalls {
         let mut joined = JoinedCalls {
             run,
             facts: read_process_facts(run)?,
+            error_bounds: read_error_bounds(run),
             places: (0..).zip(&run.processes).map(|(place, process)| (process.info.id, place)).collect(),
             nodes: HashMap::new(),
             labels: LabelNumbers::default(),
@@ -97,6 +102,7 @@ impl RunCalls {
             calls: RunCalls::default(),
             step_ranges: Vec::new(),
             notes: Vec::new(),
+            gaps: Vec::new(),
         };
         let unusable = units.iter().map(|unit| unit.unusable_regions).sum();
         for (unit, row_unit) in units.into_iter().zip(&run.units) {
@@ -152,6 +158,8 @@ impl JoinedCalls<'_> {
     ) {
         let next_node = self.nodes.len() as u32;
         let node = *self.nodes.entry(facts.node).or_insert(next_node);
+        let rank = self.calls.processes.get(process as usize).and_then(|process| process.rank);
+        let error_bounds = rank.and_then(|rank| self.error_bounds.get(&rank)).cloned().unwrap_or_default();
         let first = self.calls.job.timelines.len() as u32;
         let label = |number: u32| labels.get(number as usize).copied().unwrap_or(0);
         for timeline in found.timelines {
@@ -164,7 +172,9 @@ impl JoinedCalls<'_> {
                 start_ns: start,
                 end_ns: end,
                 error_bound_ns: facts.error_bound_ns,
+                error_bounds: error_bounds.clone(),
                 lacks_calls: false,
+                gaps: None,
                 calls: map_all(calls, |call| Call { label: label(call.label), ..call }),
                 work: map_all(work, |segment| WorkSegment { label: label(segment.label), ..segment }),
                 first_work,
@@ -186,9 +196,15 @@ impl JoinedCalls<'_> {
             self.step_ranges.push(step_ranges);
         }
         self.notes.push(found.notes);
+        self.gaps.push(found.gaps.in_run(communicators));
     }
 
-    fn finish(self, names: &RegionNames, is_wanted: bool, unusable: u64) -> Result<RunCalls, Failure> {
+    fn finish(mut self, names: &RegionNames, is_wanted: bool, unusable: u64) -> Result<RunCalls, Failure> {
+        let key =
+            |process: &CallProcess| self.run.processes.get(process.run_process).map(|found| found.info.id);
+        let numbers = (0u32..).zip(&self.calls.processes);
+        let numbers = numbers.filter_map(|(number, process)| Some((key(process)?, number))).collect();
+        self.communicators.add_merged(&read_communicators(self.run), &numbers);
         let strings = &self.run.strings;
         let (members, unknown_members) = self.communicators.finish();
         let mut calls = self.calls;
@@ -200,7 +216,16 @@ impl JoinedCalls<'_> {
         let losses = read_call_losses(self.run);
         let (unavailable, lacking) = missing_calls(&calls, &self.notes, &losses, unknown_members, unusable);
         for timeline in &mut calls.job.timelines {
-            timeline.lacks_calls = lacking.get(timeline.process as usize).copied().unwrap_or(false);
+            let process = timeline.process as usize;
+            let Some((places, gaps)) = lacking.get(process).copied().zip(self.gaps.get(process)) else {
+                continue;
+            };
+            timeline.lacks_calls = places != MissingPlaces::Nowhere;
+            timeline.gaps = match places {
+                MissingPlaces::InGaps => gaps.located(false),
+                MissingPlaces::InGapsAndLast => gaps.located(true),
+                MissingPlaces::Nowhere | MissingPlaces::Anywhere => None,
+            };
         }
         calls.unavailable = unavailable;
         let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);

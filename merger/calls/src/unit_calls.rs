@@ -1,12 +1,12 @@
 //! The calls of the processes of a unit.
 
+use crate::call_gaps::ProcessGaps;
 use crate::call_values::NO_COMMUNICATOR;
-use crate::functions::FunctionKind;
 use crate::labels::LabelNumbers;
 use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::thread_calls::{ThreadContext, ThreadTimeline, sweep_thread};
-use crate::unit_rows::{CallRow, RegionRow, SampleRow, UnitRows};
+use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +31,7 @@ pub(crate) struct ProcessCalls {
     pub(crate) timelines: Vec<ThreadTimeline>,
     pub(crate) memberships: Vec<Membership>,
     pub(crate) notes: ProcessNotes,
+    pub(crate) gaps: ProcessGaps,
 }
 
 /// The calls of a unit.
@@ -88,7 +89,9 @@ fn process_calls(
     }
     operations.begin_persistent(requests(), calls(), context.names, &mut timelines);
     operations.complete(requests(), &mut timelines);
-    operations.notes.missing_numbers = missing_numbers(regions, context.calls, context.names);
+    let gaps = ProcessGaps::find(regions, context.calls, context.names, &timelines);
+    operations.notes.missing_numbers = gaps.missing_numbers;
+    operations.notes.has_starts = !operations.starts.is_empty();
     let created = || samples.iter().filter(|sample| !sample.is_request);
     let stacks: HashSet<i64> = created().map(|sample| sample.stack).filter(|stack| *stack != 0).collect();
     let creating = calls().filter(|call| stacks.contains(&call.stack));
@@ -101,20 +104,5 @@ fn process_calls(
         (communicator != NO_COMMUNICATOR).then_some(Membership { communicator, size, rank, side, origin })
     };
     let memberships = created().filter_map(membership).collect();
-    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes }
-}
-
-/// Returns how many numbers no call of a process has, although later calls on the communicator were numbered: a
-/// dropped call also counts. Collectives have numbers of their own.
-fn missing_numbers(regions: &[RegionRow], calls: &[CallRow], names: &RegionNames) -> u64 {
-    let mut counters: HashMap<(u32, bool), (u64, u64)> = HashMap::new();
-    for region in regions {
-        let Some(call) = calls.get(region.call as usize).filter(|call| call.values.seq > 0) else { continue };
-        let is_of_all = matches!(names.kind(call.function), FunctionKind::Collective { .. });
-        let key = (call.values.communicator, is_of_all);
-        let (last, count) = counters.entry(key).or_default();
-        *last = (*last).max(call.values.seq);
-        *count += 1;
-    }
-    counters.values().map(|(last, count)| last.saturating_sub(*count)).fold(0, u64::saturating_add)
+    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes, gaps }
 }

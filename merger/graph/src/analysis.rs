@@ -6,7 +6,7 @@ use crate::delay_costs::{DelayCosts, delay_costs};
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayTimes, replay};
 use crate::transfers::transfer_times;
-use crate::waits::{CallWait, WaitRecorder, Waits};
+use crate::waits::{CallWait, WaitRecorder};
 use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
 
@@ -46,7 +46,8 @@ pub struct WaitAnalysis<'a> {
     pub(crate) graph: &'a CallGraph<'a>,
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
-    pub(crate) waits: Waits,
+    /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
+    pub(crate) waits: Vec<CallWait>,
     pub(crate) replayed: ReplayTimes,
 }
 
@@ -88,41 +89,56 @@ impl<'a> WaitAnalysis<'a> {
         let calls = &self.graph.job.timelines[timeline];
         let work_ns = calls.work.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.ns));
         let transfers = (0..calls.calls.len()).map(|call| self.times.transfer_ns(timeline, call));
+        let transfer_ns = transfers.fold(0, u64::saturating_add);
+        let replayed_ns = self.replayed.length_of(timeline);
         TimelineTimes {
             length_ns: calls.end_ns.abs_diff(calls.start_ns),
             work_ns,
-            waited_ns: self.waits.total(timeline),
-            transfer_ns: transfers.fold(0, u64::saturating_add),
+            waited_ns: replayed_ns.saturating_sub(work_ns).saturating_sub(transfer_ns),
+            transfer_ns,
         }
     }
 
     /// Returns the time that a thread waited in a call, ns.
     pub fn waited_in_call(&self, timeline: usize, call: usize) -> u64 {
-        self.waits.in_call(timeline, call)
+        let calls = &self.graph.job.timelines[timeline];
+        let until = match calls.calls.len() - call {
+            1 => self.replayed.ends[timeline],
+            _ => self.replayed.enter_ns(timeline as u32, call as u32 + 1),
+        };
+        let lasted = until.saturating_sub(self.replayed.enter_ns(timeline as u32, call as u32));
+        let known = self.times.transfer_ns(timeline, call).saturating_add(calls.work_ns_before(call + 1));
+        u64::try_from(lasted).unwrap_or(0).saturating_sub(known)
     }
 
     /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
     pub fn delay_costs(&self) -> DelayCosts {
-        self.delay_costs_of(&self.waits)
+        delay_costs(&self.waits, &self.times, &self.replayed, |wait| self.is_in_steps(wait))
+    }
+
+    /// Attributes the waiting in the steps and after them to its causes.
+    pub(crate) fn costs_to_end(&self) -> DelayCosts {
+        let first = |wait: &CallWait| {
+            self.graph.job.timelines[wait.timeline as usize].first_call_of_step.first().copied().unwrap_or(0)
+        };
+        delay_costs(&self.waits, &self.times, &self.replayed, |wait| wait.call >= first(wait))
     }
 
     /// Attributes the waiting that would remain in the steps if the work of some threads took as long as is typical.
     pub(crate) fn delay_costs_without(&self, what_if: &WhatIf<'_>, timelines: &[u32]) -> DelayCosts {
         let is_typical = what_if.selection(timelines);
         let mut recorder = WaitRecorder::new(self.graph);
-        replay(self.graph, &what_if.typical(|timeline, _, _| is_typical[timeline]), &mut recorder);
-        self.delay_costs_of(&recorder.finish())
+        let durations = what_if.typical(|timeline, _, _| is_typical[timeline]);
+        let replayed = replay(self.graph, &durations, &mut recorder);
+        delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
     }
 
-    fn delay_costs_of(&self, waits: &Waits) -> DelayCosts {
-        let is_in_steps = |wait: &CallWait| {
-            let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
-            match (steps.first(), steps.last()) {
-                (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
-                _ => true,
-            }
-        };
-        delay_costs(waits, &self.times, is_in_steps)
+    fn is_in_steps(&self, wait: &CallWait) -> bool {
+        let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
+        match (steps.first(), steps.last()) {
+            (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
+            _ => true,
+        }
     }
 
     /// Returns the critical path.
@@ -157,8 +173,10 @@ impl<'a> WaitAnalysis<'a> {
         };
         // A message that does not match has up to two ends that are counted.
         let of_messages = share(2 * messages.matched, lost);
-        let of_collectives = share(collectives.matched, collectives.incomplete + collectives.mismatched);
-        let of_all = share(messages.matched + collectives.matched, self.graph.job.unusable_operations);
+        let used = collectives.matched + collectives.partial;
+        let of_collectives = share(used, collectives.incomplete + collectives.mismatched)
+            .min(share(collectives.matched_entries, collectives.lost_entries));
+        let of_all = share(messages.matched + used, self.graph.job.unusable_operations);
         of_messages.min(of_collectives).min(of_all)
     }
 

@@ -1,12 +1,14 @@
 //! What each call waits for: the calls of other processes on which its end depends.
 
+use crate::channels::EndRef;
 use crate::eager_limit::EagerLimits;
 use crate::instances::{Instance, InstanceCounts, Instances, match_instances};
 use crate::job_calls::{
     BegunOperation, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits, JobCalls, MessageRole,
 };
-use crate::messages::{EndRef, MatchedMessages, MessageCounts, match_messages};
+use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
+use std::sync::OnceLock;
 
 /// Maximum number of members of a collective in which each waits for those of lower rank. Larger ones count as
 /// communication without waiting, because the time to evaluate them grows with the square.
@@ -40,47 +42,63 @@ pub(crate) struct Entrance {
     pub(crate) is_blocking: bool,
 }
 
-/// Lists of several items for each call, in one vector.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct ByCall<T> {
-    items: Vec<T>,
-    /// Calls that have items, ascending, and the index of their first item.
-    calls: Vec<(u32, u32)>,
+/// A dependency in 8 bytes. Timelines have less than 25 bits, so the first bit is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PackedDependency {
+    first: u32,
+    second: u32,
 }
 
-impl<T> ByCall<T> {
-    fn push(&mut self, call: u32, item: T) {
-        if self.calls.last().is_none_or(|(last, _)| *last != call) {
-            self.calls.push((call, self.items.len() as u32));
+const IS_COLLECTIVE: u32 = 1 << 31;
+
+impl PackedDependency {
+    fn new(dependency: Dependency) -> PackedDependency {
+        match dependency {
+            Dependency::Enter { timeline, call } => PackedDependency { first: timeline, second: call },
+            Dependency::Collective { instance, member } => {
+                PackedDependency { first: instance | IS_COLLECTIVE, second: member }
+            }
         }
-        self.items.push(item);
+    }
+
+    /// Returns the dependency.
+    #[inline]
+    pub(crate) fn unpack(self) -> Dependency {
+        let PackedDependency { first, second } = self;
+        match first & IS_COLLECTIVE {
+            0 => Dependency::Enter { timeline: first, call: second },
+            _ => Dependency::Collective { instance: first & !IS_COLLECTIVE, member: second },
+        }
     }
 }
 
 /// The dependencies of one timeline.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TimelineDependencies {
-    dependencies: ByCall<Dependency>,
+    /// Call of each dependency, ascending.
+    calls: Vec<u32>,
+    dependencies: Vec<PackedDependency>,
     /// Instances that the calls enter, by call.
     pub(crate) entrances: Vec<Entrance>,
 }
 
 impl TimelineDependencies {
     /// Returns the dependencies of the calls that have some, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[Dependency])> {
-        let ByCall { items, calls } = &self.dependencies;
-        calls.iter().enumerate().map(move |(place, (call, first))| {
-            let end = calls.get(place + 1).map_or(items.len(), |(_, next)| *next as usize);
-            (*call, &items[*first as usize..end])
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[PackedDependency])> {
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let found = self.at(place)?;
+            place += found.1.len();
+            Some(found)
         })
     }
 
-    /// Returns call and dependencies at a place among the calls that have some.
-    pub(crate) fn at(&self, place: usize) -> Option<(u32, &[Dependency])> {
-        let ByCall { items, calls } = &self.dependencies;
-        let (call, first) = *calls.get(place)?;
-        let end = calls.get(place + 1).map_or(items.len(), |(_, next)| *next as usize);
-        Some((call, &items[first as usize..end]))
+    /// Returns the call and all its dependencies, of which the first is at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> Option<(u32, &[PackedDependency])> {
+        let call = *self.calls.get(place)?;
+        let count = self.calls[place..].iter().take_while(|other| **other == call).count();
+        Some((call, &self.dependencies[place..place + count]))
     }
 }
 
@@ -90,8 +108,9 @@ pub struct CallGraph<'a> {
     pub(crate) job: &'a JobCalls,
     pub(crate) instances: Instances,
     pub(crate) timelines: Vec<TimelineDependencies>,
-    messages: MatchedMessages,
-    eager_limits: EagerLimits,
+    message_counts: MessageCounts,
+    /// The messages, once a partner is asked for.
+    messages: OnceLock<MatchedMessages>,
 }
 
 impl<'a> CallGraph<'a> {
@@ -102,18 +121,24 @@ impl<'a> CallGraph<'a> {
     pub fn new(job: &'a JobCalls) -> Result<CallGraph<'a>, CallsError> {
         job.check()?;
         let messages = match_messages(job);
-        let instances = match_instances(job);
-        let eager_limits = EagerLimits::measure(job, &messages);
-        let observed = ObservedWaits::new(job, &instances);
-        let mut graph = CallGraph { job, instances, timelines: Vec::new(), messages, eager_limits };
-        graph.timelines =
-            (0..job.timelines.len()).map(|timeline| graph.dependencies_of(timeline, &observed)).collect();
-        Ok(graph)
+        let mut instances = match_instances(job);
+        let message_counts = messages.counts;
+        let builder = DependencyBuilder {
+            job,
+            eager_limits: EagerLimits::measure(job, &messages),
+            observed: ObservedWaits::new(job, &instances),
+            messages,
+            instances: &instances,
+        };
+        let timelines = (0..job.timelines.len()).map(|timeline| builder.dependencies_of(timeline)).collect();
+        drop(builder);
+        instances.forget_entries();
+        Ok(CallGraph { job, instances, timelines, message_counts, messages: OnceLock::new() })
     }
 
     /// Returns the numbers of messages.
     pub fn message_counts(&self) -> MessageCounts {
-        self.messages.counts
+        self.message_counts
     }
 
     /// Returns the numbers of collectives.
@@ -121,13 +146,26 @@ impl<'a> CallGraph<'a> {
         self.instances.counts
     }
 
-    /// Returns timeline and index of the other end of a message. For a probe it is the send that it saw.
+    /// Returns timeline and index of the other end of a message. For a probe it is the send that it saw. The first
+    /// time, this matches all messages again: their ends are not kept.
     pub fn partner(&self, timeline: usize, end: usize) -> Option<(usize, usize)> {
-        let EndRef { timeline, end } = self.messages.partner(timeline, end)?;
+        let messages = self.messages.get_or_init(|| match_messages(self.job));
+        let EndRef { timeline, end } = messages.partner(timeline, end)?;
         Some((timeline as usize, end as usize))
     }
+}
 
-    fn dependencies_of(&self, timeline: usize, observed: &ObservedWaits) -> TimelineDependencies {
+/// Finds the dependencies of calls.
+struct DependencyBuilder<'a> {
+    job: &'a JobCalls,
+    messages: MatchedMessages,
+    instances: &'a Instances,
+    eager_limits: EagerLimits,
+    observed: ObservedWaits,
+}
+
+impl DependencyBuilder<'_> {
+    fn dependencies_of(&self, timeline: usize) -> TimelineDependencies {
         let calls = &self.job.timelines[timeline];
         let mut found: Vec<(u32, Dependency)> = Vec::new();
         let mut entrances = Vec::new();
@@ -142,7 +180,8 @@ impl<'a> CallGraph<'a> {
             entrances.push(Entrance { call, instance, is_blocking });
             if entry.is_blocking {
                 let by_function = self.of_entry(timeline, number);
-                let seen = observed.last_before_exit(self.job, instance, timeline, entry.call, by_function);
+                let seen =
+                    self.observed.last_before_exit(self.job, instance, timeline, entry.call, by_function);
                 found.extend(by_function.into_iter().chain(seen).map(|dependency| (entry.call, dependency)));
             }
         }
@@ -155,11 +194,9 @@ impl<'a> CallGraph<'a> {
             found.extend(dependency.map(|dependency| (completion.call, dependency)));
         }
         found.sort_by_key(|(call, _)| *call);
-        let mut dependencies = ByCall { items: Vec::new(), calls: Vec::new() };
-        for (call, dependency) in found {
-            dependencies.push(call, dependency);
-        }
-        TimelineDependencies { dependencies, entrances }
+        let calls = found.iter().map(|(call, _)| *call).collect();
+        let dependencies = found.into_iter().map(|(_, dependency)| PackedDependency::new(dependency));
+        TimelineDependencies { calls, dependencies: dependencies.collect(), entrances }
     }
 
     /// Returns what the completion of a message end depends on.
@@ -174,7 +211,7 @@ impl<'a> CallGraph<'a> {
         let waits = match end.role {
             MessageRole::Receive | MessageRole::Probe | MessageRole::SynchronousSend => true,
             MessageRole::BufferedSend => false,
-            MessageRole::Send => self.eager_limits.waits_for_receive(is_near(own, other), end.bytes),
+            MessageRole::Send => self.eager_limits.waits_for_receive(is_near(own, other), end.bytes.into()),
         };
         let call = other.message_ends[partner.end as usize].call;
         waits.then_some(Dependency::Enter { timeline: partner.timeline, call })

@@ -2,7 +2,7 @@
 
 use crate::label_times::{LabelTimes, SLOTS, SlotTimes};
 use crate::replay::ReplayTimes;
-use crate::waits::{CallWait, Waits};
+use crate::waits::CallWait;
 
 /// Maximum number of pieces that are kept.
 const MAX_PIECES: usize = 100_000;
@@ -30,10 +30,14 @@ pub struct CriticalPath {
 }
 
 /// Walks back from the end of the thread that ended last.
-pub(crate) fn critical_path(times: &LabelTimes<'_>, waits: &Waits, replayed: &ReplayTimes) -> CriticalPath {
+pub(crate) fn critical_path(
+    times: &LabelTimes<'_>,
+    waits: &[CallWait],
+    replayed: &ReplayTimes,
+) -> CriticalPath {
     let timelines = times.job().timelines.len();
     let mut waits_of: Vec<Vec<&CallWait>> = vec![Vec::new(); timelines];
-    for wait in &waits.all {
+    for wait in waits {
         waits_of[wait.timeline as usize].push(wait);
     }
     let mut on_path: Vec<SlotTimes> = vec![[0; SLOTS]; timelines];

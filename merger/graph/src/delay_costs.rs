@@ -7,8 +7,8 @@
 //! each wait is visited once.
 
 use crate::label_times::{LabelTimes, SLOTS, SlotTimes};
-use crate::waits::{CallWait, NO_CALL, Waits};
-use std::collections::{BTreeMap, HashMap};
+use crate::replay::ReplayTimes;
+use crate::waits::{CallWait, NO_CALL};
 
 /// Waiting that the work of one thread under one label caused, ns.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -65,8 +65,9 @@ impl DelayCosts {
 /// Factors of the waits of one thread that later waits pass on, while the waits are visited from the last one.
 #[derive(Clone, Debug, Default)]
 struct PassedOn {
-    /// Changes at calls that are not visited yet: of the sum, and of the number of factors in it.
-    changes: BTreeMap<u32, (f64, i64)>,
+    /// Changes at calls that are not visited yet, which ascend: of the sum, and of the number of factors in it. Most are
+    /// added near the end, where the next ones are taken.
+    changes: Vec<(u32, f64, i64)>,
     sum: f64,
     factors: i64,
 }
@@ -79,8 +80,13 @@ impl PassedOn {
             return;
         }
         let mut change = |call: u32, factor: f64, count: i64| {
-            let (sum, factors) = self.changes.entry(call).or_default();
-            (*sum, *factors) = (*sum + factor, *factors + count);
+            let place = self.changes.partition_point(|(known, ..)| *known < call);
+            match self.changes.get_mut(place) {
+                Some((known, sum, factors)) if *known == call => {
+                    (*sum, *factors) = (*sum + factor, *factors + count);
+                }
+                _ => self.changes.insert(place, (call, factor, count)),
+            }
         };
         change(to - 1, factor, 1);
         if let Some(before) = first.checked_sub(1) {
@@ -90,8 +96,7 @@ impl PassedOn {
 
     /// Returns the sum of the factors of the wait in a call. The calls descend from one use to the next.
     fn at(&mut self, call: u32) -> f64 {
-        while let Some(change) = self.changes.last_entry().filter(|change| *change.key() >= call) {
-            let (factor, count) = change.remove();
+        while let Some((_, factor, count)) = self.changes.pop_if(|(at, ..)| *at >= call) {
             self.factors += count;
             // What is left of the sum of no factors is rounding.
             self.sum = if self.factors == 0 { 0.0 } else { self.sum + factor };
@@ -100,18 +105,44 @@ impl PassedOn {
     }
 }
 
+/// Returns how long the cause of a wait had waited itself since the two threads synchronised, ns: the time from its
+/// first call after that to the call that it entered last, without what is in `of_cause`, its work and transfers.
+fn waited_before(
+    times: &LabelTimes<'_>,
+    replayed: &ReplayTimes,
+    wait: &CallWait,
+    of_cause: &SlotTimes,
+) -> u64 {
+    let CallWait { cause, cause_call, cause_synchronised, .. } = *wait;
+    let first = cause_synchronised.wrapping_add(1);
+    if first >= cause_call {
+        return 0;
+    }
+    let lasted = replayed.enter_ns(cause, cause_call).saturating_sub(replayed.enter_ns(cause, first));
+    // What is in `of_cause` begins at the call of the synchronisation.
+    let transfer_ns = match cause_synchronised {
+        NO_CALL => 0,
+        call => times.transfer_ns(cause as usize, call as usize),
+    };
+    let before =
+        times.job().timelines[cause as usize].work_ns_before(first as usize).saturating_add(transfer_ns);
+    let known = of_cause.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+    u64::try_from(lasted).unwrap_or(0).saturating_add(before).saturating_sub(known)
+}
+
 /// Attributes the selected waits to their causes.
 pub(crate) fn delay_costs(
-    waits: &Waits,
+    waits: &[CallWait],
     times: &LabelTimes<'_>,
+    replayed: &ReplayTimes,
     is_selected: impl Fn(&CallWait) -> bool,
 ) -> DelayCosts {
     let count = times.job().timelines.len();
     let mut costs = vec![[DelayCost::default(); SLOTS]; count];
     let mut passed_on = vec![PassedOn::default(); count];
-    let mut waited_in: HashMap<(u32, u32), f64> = HashMap::new();
+    let mut waited_in: Vec<Vec<(u32, f64)>> = vec![Vec::new(); count];
     let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
-    for wait in waits.all.iter().rev().filter(|wait| is_selected(wait)) {
+    for wait in waits.iter().rev().filter(|wait| is_selected(wait)) {
         let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
         let own_ns = ns as f64;
         let received_ns = own_ns * passed_on[timeline as usize].at(call);
@@ -119,11 +150,12 @@ pub(crate) fn delay_costs(
         let of_cause = times.between(cause as usize, start(cause_synchronised), cause_call as usize);
         let of_own = times.between(timeline as usize, start(synchronised), call as usize);
         let mut delays: SlotTimes = of_cause;
+        let delays = &mut delays[..times.used_slots()];
         for (delay, own) in delays.iter_mut().zip(of_own) {
             *delay = delay.saturating_sub(own);
         }
         let delayed_ns = delays.iter().fold(0u64, |sum, delay| sum.saturating_add(*delay));
-        let waited_before_ns = waits.between(cause, cause_synchronised, cause_call);
+        let waited_before_ns = waited_before(times, replayed, wait, &of_cause);
         let total_ns = delayed_ns.saturating_add(waited_before_ns) as f64;
         waited_ns = waited_ns.saturating_add(ns);
         if total_ns == 0.0 {
@@ -134,17 +166,24 @@ pub(crate) fn delay_costs(
         let propagated = received_ns / total_ns;
         unexplained_ns += (own_ns - direct * total_ns).max(0.0);
         for (cost, delay) in costs[cause as usize].iter_mut().zip(delays) {
-            let delay = delay as f64;
+            let delay = *delay as f64;
             cost.add(DelayCost { direct_ns: direct * delay, propagated_ns: propagated * delay });
         }
         let function = times.job().timelines[timeline as usize].calls[call as usize].label;
-        *waited_in.entry((cause, function)).or_default() += direct * delayed_ns as f64;
+        let functions = &mut waited_in[cause as usize];
+        let direct_ns = direct * delayed_ns as f64;
+        match functions.iter_mut().find(|(known, _)| *known == function) {
+            Some((_, ns)) => *ns += direct_ns,
+            None => functions.push((function, direct_ns)),
+        }
         if waited_before_ns > 0 {
             passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
         }
     }
-    let mut waited_in: Vec<(u32, u32, f64)> =
-        waited_in.into_iter().map(|((cause, function), ns)| (cause, function, ns)).collect();
+    let of_cause = |(cause, functions): (u32, Vec<(u32, f64)>)| {
+        functions.into_iter().map(move |(function, ns)| (cause, function, ns))
+    };
+    let mut waited_in: Vec<(u32, u32, f64)> = (0u32..).zip(waited_in).flat_map(of_cause).collect();
     waited_in.sort_by_key(|(cause, function, _)| (*cause, *function));
     let by_label = costs.iter().map(|costs| {
         let found = costs.iter().enumerate().filter(|(_, cost)| cost.total_ns() > 0.0);

@@ -5,10 +5,10 @@
 //! attributes the waiting to them: two methods that use different parts of the records.
 
 use crate::analysis::{MIN_MATCHED, WaitAnalysis};
-use crate::delay_costs::DelayCosts;
+use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
-use crate::what_if::{WhatIf, WhatIfGain};
+use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
 /// Minimum gain of a finding, as a share of the run.
@@ -91,7 +91,7 @@ impl WaitAnalysis<'_> {
     pub fn diagnose(&self, costs: &DelayCosts) -> JobDiagnosis {
         let what_if = self.what_if();
         let gain_of_all = what_if.gain(|_, block, _| self.table.step_blocks().contains(&block));
-        let gain_of_start_up = what_if.gain(|_, block, _| block == 0);
+        let gain_of_start_up = self.gain_of_start_up(&what_if);
         let mut diagnosis = JobDiagnosis {
             verdict: JobVerdict::CannotTell,
             findings: Vec::new(),
@@ -138,7 +138,10 @@ impl WaitAnalysis<'_> {
             let (group, smaller) = rest.split_at(first_group(what_if, &before, rest));
             let without = (!before.is_empty()).then(|| self.delay_costs_without(what_if, &before));
             let costs = without.as_ref().unwrap_or(costs);
-            if !is_among_first_causes(costs, group) {
+            // The others may wait for the last stage of a pipeline only at the end of the run.
+            let is_confirmed = self.are_first_causes(costs, group)
+                || before.is_empty() && self.are_first_causes(&self.costs_to_end(), group);
+            if !is_confirmed {
                 break;
             }
             findings.push(self.finding(what_if, costs, group, &before));
@@ -146,6 +149,24 @@ impl WaitAnalysis<'_> {
             rest = smaller;
         }
         findings
+    }
+
+    /// Returns the gain by typical work before the first step. It happens once, so its error bound is estimated from
+    /// the noise of the work in the steps, and from that of the clocks that compare the starts of nodes.
+    fn gain_of_start_up(&self, what_if: &WhatIf<'_>) -> WhatIfGain {
+        let timelines = &self.graph.job.timelines;
+        let gain = what_if.gain(|_, block, _| block == 0);
+        let mut work: Vec<u64> =
+            (0..timelines.len()).map(|timeline| self.table.all_ns(timeline, 0)).collect();
+        work.sort_unstable();
+        let [typical, longest] = [work.len().saturating_sub(1) / 2, work.len().saturating_sub(1)]
+            .map(|place| work.get(place).copied().unwrap_or(0) as f64);
+        let of_work = STANDARD_ERRORS * self.table.noise_share(timelines.len()) * typical.hypot(longest);
+        let is_of_one_node = timelines.iter().all(|timeline| timeline.node == timelines[0].node);
+        let bounds = timelines.iter().filter_map(|timeline| timeline.error_bound_at(timeline.start_ns));
+        let of_clocks = if is_of_one_node { 0 } else { bounds.max().unwrap_or(0).saturating_mul(2) };
+        let error = gain.error_bound_ns as f64 + of_work + of_clocks as f64;
+        WhatIfGain { error_bound_ns: error.round() as i64, ..gain }
     }
 
     /// Returns what forbids to name a rank.
@@ -182,7 +203,7 @@ impl WaitAnalysis<'_> {
     fn suspects(&self, min_gain: i64) -> Vec<(u32, StepExcess)> {
         let excess = |timeline: u32| {
             let blocks = self.table.step_blocks();
-            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block)).collect();
+            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block));
             (timeline, StepExcess::new(ns, self.graph.job.timelines[timeline as usize].lacks_calls))
         };
         let timelines = 0..self.graph.job.timelines.len() as u32;
@@ -213,6 +234,30 @@ impl WaitAnalysis<'_> {
             }
         }
         if named.len() * 2 > timelines { Vec::new() } else { named }
+    }
+
+    /// Returns whether the delay analysis attributes more waiting to the longer work of each of these threads than to
+    /// that of all others but one. It does not see threads that are hidden by one with still longer work, which must
+    /// then be the first cause; their part of the gain is known from the replay.
+    ///
+    /// Work that all threads do alike causes most of the waiting in a pipeline or for a master, but no thread can
+    /// shorten it.
+    fn are_first_causes(&self, costs: &DelayCosts, named: &[u32]) -> bool {
+        let cost_of = |(timeline, labels): (u32, &Vec<LabelCost>)| {
+            let shares = self.table.excess_shares(timeline as usize);
+            let of_label = |found: &LabelCost| {
+                let slot = found.label.map_or(self.times.used_slots() - 1, |label| self.times.slot(label));
+                found.cost.total_ns() * shares[slot]
+            };
+            (timeline, labels.iter().map(of_label).sum::<f64>())
+        };
+        let mut by_cost: Vec<(u32, f64)> = (0u32..).zip(&costs.by_label).map(cost_of).collect();
+        by_cost.retain(|(_, cost)| *cost > 0.0);
+        by_cost.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        by_cost.truncate(named.len() + 1);
+        let is_first = |timeline: &u32| by_cost.iter().any(|(first, _)| first == timeline);
+        let longest = by_cost.first().map(|(first, _)| *first);
+        longest.is_some() && longest == named.first().copied() || named.iter().all(is_first)
     }
 
     /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.
@@ -248,13 +293,4 @@ fn first_group(what_if: &WhatIf<'_>, before: &[u32], timelines: &[u32]) -> usize
     let all = timelines.len();
     let of_all = gain(all);
     (1..all.min(MAX_TRIED)).find(|count| gain(*count) >= of_all * MIN_GROUP_SHARE).unwrap_or(all)
-}
-
-/// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
-fn is_among_first_causes(costs: &DelayCosts, named: &[u32]) -> bool {
-    let mut by_cost: Vec<u32> = (0..costs.by_label.len() as u32).collect();
-    let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
-    by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
-    by_cost.truncate(named.len() + 1);
-    named.iter().all(|timeline| by_cost.contains(timeline) && cost(timeline) > 0.0)
 }

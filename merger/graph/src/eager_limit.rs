@@ -8,7 +8,7 @@ use crate::job_calls::{JobCalls, MessageRole};
 use crate::messages::MatchedMessages;
 
 /// Classes of sizes, by powers of two.
-const SIZES: usize = 65;
+pub(crate) const SIZES: usize = 65;
 /// A receiver is late if it posts its receive this many median durations of a send after the send began.
 const MIN_LATE_DURATIONS: u64 = 10;
 
@@ -35,9 +35,11 @@ impl EagerLimits {
                 let other = &job.timelines[partner.timeline as usize];
                 let receive = &other.calls[other.message_ends[partner.end as usize].call as usize];
                 let send = &calls.calls[end.call as usize];
-                let (near, class) = (usize::from(is_near(calls, other)), size_class(end.bytes));
+                let (near, class) = (usize::from(is_near(calls, other)), size_class(end.bytes.into()));
                 durations[near][class].push(send.duration_ns);
-                let bound = match (near, calls.error_bound_ns.zip(other.error_bound_ns)) {
+                let [sent, received] =
+                    [calls.error_bound_at(send.enter_ns), other.error_bound_at(receive.enter_ns)];
+                let bound = match (near, sent.zip(received)) {
                     (1, _) => 0,
                     (_, Some((own, other))) => own.saturating_add(other),
                     (_, None) => continue,

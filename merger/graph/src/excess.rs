@@ -6,10 +6,17 @@ const MIN_STANDARD_ERRORS: f64 = 4.0;
 const MIN_STEADY_SHARE: f64 = 0.8;
 /// At least this share of the steps of a stretch belongs to it, and of the others at most the rest.
 const MIN_STRETCH_SHARE: f64 = 0.8;
+/// Steps are of two kinds if the means of these are so many standard deviations apart: of the noise between neighbours,
+/// which shows a change that lasts, or of the steps of each kind. Noise of one kind has 1.7 and 3.5.
+const MIN_NOISE_APART: f64 = 3.0;
+const MIN_DEVIATIONS_APART: f64 = 5.0;
 /// Minimum number of steps of a stretch.
 const MIN_STRETCH: usize = 5;
 /// Minimum ratio of the correlation at the best distance of steps for a periodic excess.
 const MIN_CORRELATION: f64 = 0.7;
+
+/// The excess must be known in at least this share of the steps.
+const MIN_KNOWN_STEPS: f64 = 0.5;
 
 /// In which steps a thread works longer. Steps count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,12 +58,25 @@ impl StepPattern {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct StepExcess {
     ns: Vec<i64>,
+    /// Number of each of these steps: of some it is not known, because calls are missing in them.
+    steps: Vec<u32>,
+    /// Number of steps in all.
+    all_steps: usize,
     lacks_calls: bool,
 }
 
 impl StepExcess {
-    pub(crate) fn new(ns: Vec<i64>, lacks_calls: bool) -> StepExcess {
-        StepExcess { ns, lacks_calls }
+    /// Returns the excess in these steps, without those in which calls are known to be missing.
+    pub(crate) fn new(ns: impl IntoIterator<Item = Option<i64>>, lacks_calls: bool) -> StepExcess {
+        let mut excess = StepExcess { ns: Vec::new(), steps: Vec::new(), all_steps: 0, lacks_calls };
+        for (step, ns) in (0u32..).zip(ns) {
+            excess.all_steps += 1;
+            if let Some(ns) = ns {
+                excess.ns.push(ns);
+                excess.steps.push(step);
+            }
+        }
+        excess
     }
 
     pub(crate) fn sum_ns(&self) -> i64 {
@@ -73,18 +93,25 @@ impl StepExcess {
         let is_above_noise = mean > 0.0 && mean >= MIN_STANDARD_ERRORS * self.standard_error();
         // In a step of which calls are missing, waiting looks like work.
         is_above_noise
+            && self.ns.len() as f64 >= self.all_steps as f64 * MIN_KNOWN_STEPS
             && (!self.lacks_calls || self.median() >= mean / 2.0)
             && (self.pattern() != StepPattern::Irregular || self.share_of_steps() >= 0.5)
     }
 
-    /// Returns the standard error of the mean, from the differences of neighbours: a change that lasts is no noise.
+    /// Returns the standard error of the mean.
     fn standard_error(&self) -> f64 {
+        self.noise() / (self.ns.len() as f64).sqrt()
+    }
+
+    /// Returns the standard deviation of the steps, from the differences of neighbours: a change that lasts is no
+    /// noise.
+    fn noise(&self) -> f64 {
         let pairs = self.ns.len().saturating_sub(1);
         if pairs == 0 {
             return f64::INFINITY;
         }
         let squares = self.ns.windows(2).map(|pair| pair[1] as f64 - pair[0] as f64).map(|step| step * step);
-        (squares.sum::<f64>() / (2 * pairs) as f64 / self.ns.len() as f64).sqrt()
+        (squares.sum::<f64>() / (2 * pairs) as f64).sqrt()
     }
 
     fn median(&self) -> f64 {
@@ -95,20 +122,27 @@ impl StepExcess {
 
     /// Returns whether each step is one of those with an excess.
     fn is_long(&self) -> Vec<bool> {
-        // The steps fall into those with and those without an excess: the best limit between the two means.
+        // The steps may fall into two kinds: the best limit is between their means.
         let (low, high) = (self.ns.iter().min().copied(), self.ns.iter().max().copied());
         let mut limit = low.zip(high).map_or(0.0, |(low, high)| (low as f64 + high as f64) / 2.0);
+        let mean = |is_above: bool, limit: f64| {
+            let of = self.ns.iter().map(|ns| *ns as f64).filter(|ns| (*ns > limit) == is_above);
+            let (count, sum) = of.fold((0.0, 0.0), |(count, sum), ns| (count + 1.0, sum + ns));
+            if count > 0.0 { sum / count } else { limit }
+        };
         for _ in 0..8 {
-            let mean = |is_above: bool| {
-                let of = self.ns.iter().map(|ns| *ns as f64).filter(|ns| (*ns > limit) == is_above);
-                let (count, sum) = of.fold((0.0, 0.0), |(count, sum), ns| (count + 1.0, sum + ns));
-                if count > 0.0 { sum / count } else { limit }
-            };
-            limit = f64::midpoint(mean(false), mean(true));
+            limit = f64::midpoint(mean(false, limit), mean(true, limit));
         }
-        // Where all steps have about the same excess, the limit is in their noise.
-        let mean = self.mean();
-        let limit = limit.min(mean / 2.0).max(0.0);
+        let means = [false, true].map(|is_above| mean(is_above, limit));
+        let squares = self.ns.iter().map(|ns| *ns as f64 - means[usize::from(*ns as f64 > limit)]);
+        let deviation = (squares.map(|off| off * off).sum::<f64>() / self.ns.len().max(1) as f64).sqrt();
+        let distance = means[1] - means[0];
+        let are_apart =
+            distance >= MIN_NOISE_APART * self.noise() || distance >= MIN_DEVIATIONS_APART * deviation;
+        // If the lower kind has much of the excess, a few steps have still more.
+        let are_two = are_apart && means[0] < self.mean() / 2.0;
+        // Otherwise, a step has an excess if its work is longer than is typical.
+        let limit = if are_two { limit.max(0.0) } else { 0.0 };
         self.ns.iter().map(|ns| *ns as f64 > limit).collect()
     }
 
@@ -155,7 +189,7 @@ impl StepExcess {
         let of_outside = count(&mut (0..from).chain(to + 1..long.len())) / outside.max(1) as f64;
         let is_one =
             inside >= MIN_STRETCH && of_inside >= MIN_STRETCH_SHARE && of_outside <= 1.0 - MIN_STRETCH_SHARE;
-        is_one.then_some((from, to))
+        is_one.then(|| (self.steps[from] as usize, self.steps[to] as usize))
     }
 
     /// Returns the distance of the steps with an excess, if they have one.
@@ -180,7 +214,7 @@ mod tests {
     fn excess(of_step: impl Fn(i64) -> i64) -> StepExcess {
         // Noise of a known sequence, -50 to 50.
         let noise = |step: i64| (step * 7_919 + 13) * 104_729 % 101 - 50;
-        StepExcess::new((0..80).map(|step| of_step(step) + noise(step)).collect(), false)
+        StepExcess::new((0..80).map(|step| Some(of_step(step) + noise(step))), false)
     }
 
     #[test]
@@ -206,14 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_are_not_known_keep_their_numbers() {
+        let of = |unknown: std::ops::Range<i64>| {
+            let ns = (0..80)
+                .map(|step| (!unknown.contains(&step)).then_some(i64::from((40..70).contains(&step)) * 500));
+            StepExcess::new(ns, true)
+        };
+        assert_eq!(of(10..30).pattern(), StepPattern::Stretch { from: 40, to: 69 });
+        let excess = |unknown| StepExcess::new((0..80).map(|step| (step >= unknown).then_some(500)), true);
+        assert_eq!([20, 41].map(|unknown| excess(unknown).is_systematic()), [true, false]);
+    }
+
+    #[test]
     fn a_single_event_is_not_systematic() {
         assert!(!excess(|step| i64::from(step == 33) * 1_000_000).is_systematic());
     }
 
     #[test]
     fn steps_without_calls_do_not_make_a_rank_slow() {
-        let ns: Vec<i64> = (0..80).map(|step| if step % 8 < 2 { 5_000 } else { 0 }).collect();
+        let ns = (0..80).map(|step| Some(if step % 8 < 2 { 5_000 } else { 0 }));
         assert!(!StepExcess::new(ns, true).is_systematic());
-        assert!(StepExcess::new(vec![500; 80], true).is_systematic());
+        assert!(StepExcess::new([Some(500); 80], true).is_systematic());
     }
 }

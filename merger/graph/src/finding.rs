@@ -92,7 +92,11 @@ impl WaitAnalysis<'_> {
         before: &[u32],
     ) -> JobFinding {
         let (table, steps) = (&self.table, f64::from(self.graph.job.steps));
-        let cells = || named.iter().flat_map(|t| table.step_blocks().map(move |block| (*t as usize, block)));
+        let cells = || {
+            let of = |timeline: u32| table.step_blocks().map(move |block| (timeline as usize, block));
+            let all = named.iter().copied().flat_map(of);
+            all.filter(|(timeline, block)| !table.is_lacking(*timeline, *block))
+        };
         let excess = |slot: usize| -> i64 {
             let of = |(timeline, block)| {
                 table.ns(timeline, block, slot) as i64 - table.typical_ns(block, slot) as i64
@@ -105,7 +109,7 @@ impl WaitAnalysis<'_> {
         let rare = (0..SLOTS).filter(|slot| !table.is_common[*slot]);
         let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let of_block = |block: usize| named.iter().map(|t| table.excess_ns(*t as usize, block)).sum();
-        let by_step = StepExcess::new(table.step_blocks().map(of_block).collect(), false);
+        let by_step = StepExcess::new(table.step_blocks().map(of_block), false);
         let mut cost = DelayCost::default();
         named.iter().for_each(|timeline| cost.add(costs.of_timeline(*timeline as usize)));
         JobFinding {

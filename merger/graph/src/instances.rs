@@ -1,7 +1,7 @@
 //! Matches entries into collectives: an instance has one entry of every member of its communicator.
 
-use crate::job_calls::{CollectiveEntry, CollectiveWaits, JobCalls, UNKNOWN};
-use std::collections::HashMap;
+use crate::job_calls::{CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, UNKNOWN};
+use std::collections::{HashMap, HashSet};
 
 /// An entry of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +28,17 @@ pub(crate) struct Instance {
 pub struct InstanceCounts {
     /// Collectives that all members entered.
     pub matched: u64,
+    /// Collectives of which the entries of less than half of the members are missing, because calls were dropped
+    /// there. The others wait for one another.
+    pub partial: u64,
     /// Collectives that not all members entered, as far as is recorded.
     pub incomplete: u64,
     /// Collectives into which members entered by different functions or with different roots.
     pub mismatched: u64,
+    /// Entries into collectives that match.
+    pub matched_entries: u64,
+    /// Entries that are missing or do not match.
+    pub lost_entries: u64,
 }
 
 /// The collectives of a job.
@@ -61,6 +68,11 @@ impl Instances {
         &self.members[first_member as usize..][..members as usize]
     }
 
+    /// Forgets the instances of entries, which only dependencies need.
+    pub(crate) fn forget_entries(&mut self) {
+        self.of_entry = Vec::new();
+    }
+
     /// Returns the instance of an entry and the number of the entry among its members.
     pub(crate) fn of_entry(&self, timeline: usize, entry: usize) -> Option<(u32, u32)> {
         Some(self.of_entry[timeline][entry]).filter(|found| *found != NO_INSTANCE)
@@ -75,35 +87,118 @@ struct Arrival {
     entry: u32,
 }
 
+/// Rank of an arrival that is not filled in.
+const NO_RANK: u32 = u32::MAX;
+
 /// Matches the entries of a job.
 pub(crate) fn match_instances(job: &JobCalls) -> Instances {
-    let ranks = ranks_in_communicators(job);
-    let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
-    let mut arrivals: Vec<Vec<Arrival>> = Vec::new();
-    for (timeline, calls) in (0u32..).zip(&job.timelines) {
-        for (entry, found) in (0u32..).zip(&calls.entries) {
-            let Some(rank) = ranks.get(&(found.communicator, calls.process)).copied() else { continue };
-            let next = arrivals.len() as u32;
-            let number = *numbers.entry((found.communicator, found.number)).or_insert(next);
-            if number == next {
-                arrivals.push(Vec::new());
-            }
-            arrivals[number as usize].push(Arrival { rank, timeline, entry });
-        }
-    }
+    let collectives = EnteredCollectives::new(job);
+    let closed = closed_gaps(job);
     let mut instances = Instances {
         of_entry: job.timelines.iter().map(|calls| vec![NO_INSTANCE; calls.entries.len()]).collect(),
         ..Instances::default()
     };
-    for mut arrived in arrivals {
-        arrived.sort_unstable_by_key(|arrival| arrival.rank);
-        instances.add(job, &arrived);
-    }
+    collectives.for_each(job, |arrived| instances.add(job, arrived, &closed));
     instances
 }
 
+/// The entries of a job by collective.
+struct EnteredCollectives {
+    /// Collective of each entry, by timeline; [`NO_RANK`] if the process is no member.
+    of_entry: Vec<Vec<u32>>,
+    /// Number of entries into each.
+    counts: Vec<u32>,
+    ranks: HashMap<(u32, u32), u32>,
+}
+
+impl EnteredCollectives {
+    fn new(job: &JobCalls) -> EnteredCollectives {
+        let ranks = ranks_in_communicators(job);
+        let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
+        // Key of each collective, and the collective that followed it: all processes enter in about the same order.
+        let mut keys: Vec<((u32, u32), u32)> = Vec::new();
+        let mut counts: Vec<u32> = Vec::new();
+        let mut of_timeline = |calls: &CallTimeline| {
+            let mut last: Option<u32> = None;
+            let mut member = (UNKNOWN, false);
+            let of_entry = |entry: &CollectiveEntry| {
+                if member.0 != entry.communicator {
+                    let is_member = ranks.contains_key(&(entry.communicator, calls.process));
+                    member = (entry.communicator, is_member);
+                }
+                if !member.1 {
+                    return NO_RANK;
+                }
+                let key = (entry.communicator, entry.number);
+                let expected = last.map(|last| keys[last as usize].1);
+                let number = match expected {
+                    Some(number) if keys.get(number as usize).is_some_and(|(of, _)| *of == key) => number,
+                    _ => *numbers.entry(key).or_insert_with(|| {
+                        keys.push((key, NO_RANK));
+                        counts.push(0);
+                        keys.len() as u32 - 1
+                    }),
+                };
+                if let Some(last) = last {
+                    keys[last as usize].1 = number;
+                }
+                last = Some(number);
+                counts[number as usize] += 1;
+                number
+            };
+            calls.entries.iter().map(of_entry).collect()
+        };
+        let of_entry = job.timelines.iter().map(&mut of_timeline).collect();
+        EnteredCollectives { of_entry, counts, ranks }
+    }
+
+    /// Calls a function with the entries into each collective, by rank.
+    fn for_each(self, job: &JobCalls, mut with: impl FnMut(&[Arrival])) {
+        let mut next = 0usize;
+        let mut starts: Vec<usize> = Vec::with_capacity(self.counts.len());
+        for count in &self.counts {
+            starts.push(next);
+            next += *count as usize;
+        }
+        let mut arrivals = vec![Arrival { rank: NO_RANK, timeline: 0, entry: 0 }; next];
+        for ((timeline, calls), collectives) in (0u32..).zip(&job.timelines).zip(self.of_entry) {
+            let mut member = (UNKNOWN, NO_RANK);
+            for ((entry, found), collective) in (0u32..).zip(&calls.entries).zip(collectives) {
+                if collective == NO_RANK {
+                    continue;
+                }
+                if member.0 != found.communicator {
+                    let rank = self.ranks.get(&(found.communicator, calls.process)).copied();
+                    member = (found.communicator, rank.unwrap_or(NO_RANK));
+                }
+                let start = &mut starts[collective as usize];
+                arrivals[*start] = Arrival { rank: member.1, timeline, entry };
+                *start += 1;
+            }
+        }
+        for (count, end) in self.counts.iter().zip(starts) {
+            let arrived = &mut arrivals[end - *count as usize..end];
+            arrived.sort_unstable_by_key(|arrival| (arrival.rank, arrival.timeline, arrival.entry));
+            with(arrived);
+        }
+    }
+}
+
+/// Returns the number of the last collective of each process that lacks calls, by communicator and process. Entries
+/// of the process into earlier ones were dropped if they are missing.
+fn closed_gaps(job: &JobCalls) -> HashMap<(u32, u32), u32> {
+    let mut last = HashMap::new();
+    for calls in job.timelines.iter().filter(|calls| calls.lacks_calls) {
+        for entry in calls.entries.iter().filter(|entry| entry.number < CollectiveEntry::INIT_NUMBER) {
+            let known = last.entry((entry.communicator, calls.process)).or_insert(entry.number);
+            *known = entry.number.max(*known);
+        }
+    }
+    last
+}
+
 impl Instances {
-    fn add(&mut self, job: &JobCalls, arrived: &[Arrival]) {
+    fn add(&mut self, job: &JobCalls, arrived: &[Arrival], closed: &HashMap<(u32, u32), u32>) {
         let entry_of = |arrival: &Arrival| -> &CollectiveEntry {
             &job.timelines[arrival.timeline as usize].entries[arrival.entry as usize]
         };
@@ -111,14 +206,28 @@ impl Instances {
         let groups = &job.communicators[first.communicator as usize].groups;
         let size: usize = groups.iter().map(Vec::len).sum();
         let entered_once = arrived.windows(2).all(|pair| pair[0].rank < pair[1].rank);
-        if arrived.len() < size || groups.iter().flatten().any(|process| *process == UNKNOWN) {
+        let is_known = groups.iter().flatten().all(|process| *process != UNKNOWN);
+        let is_partial = arrived.len() < size;
+        let was_dropped = |process: &u32| {
+            closed.get(&(first.communicator, *process)).is_some_and(|last| *last > first.number)
+        };
+        let is_usable = || {
+            let ranks: HashSet<u32> = arrived.iter().map(|arrival| arrival.rank).collect();
+            let missing = (0u32..).zip(groups.iter().flatten()).filter(|(rank, _)| !ranks.contains(rank));
+            arrived.len() >= 2
+                && arrived.len() * 2 > size
+                && missing.map(|(_, process)| process).all(was_dropped)
+        };
+        if !is_known || is_partial && !is_usable() {
             self.counts.incomplete += 1;
+            self.counts.lost_entries += size as u64;
             return;
         }
         let is_same = |entry: &CollectiveEntry| (entry.function, entry.root) == (first.function, first.root);
         let between_groups = groups.len() > 1;
         if !entered_once || !(between_groups || arrived.iter().map(entry_of).all(is_same)) {
             self.counts.mismatched += 1;
+            self.counts.lost_entries += size as u64;
             return;
         }
         let instance = self.all.len() as u32;
@@ -134,11 +243,16 @@ impl Instances {
             waits => waits,
         };
         let root = u32::try_from(first.root).ok().filter(|root| (*root as usize) < size);
+        let root = root.and_then(|root| arrived.binary_search_by_key(&root, |arrival| arrival.rank).ok());
+        let root = root.map(|root| root as u32);
         let needs_root = matches!(waits, CollectiveWaits::ForRoot | CollectiveWaits::RootForAll);
         let waits = if needs_root && root.is_none() { CollectiveWaits::Unknown } else { waits };
         let communicator = first.communicator;
         self.all.push(Instance { communicator, waits, first_member, members: arrived.len() as u32, root });
-        self.counts.matched += 1;
+        self.counts.matched += u64::from(!is_partial);
+        self.counts.partial += u64::from(is_partial);
+        self.counts.matched_entries += arrived.len() as u64;
+        self.counts.lost_entries += (size - arrived.len()) as u64;
     }
 }
 
@@ -213,5 +327,22 @@ mod tests {
         assert_eq!(twice.counts.mismatched, 1);
         let no_root = match_instances(&job(&[&[(0, 1, 9)], &[(0, 1, 9)], &[(0, 1, 9)]]));
         assert_eq!(no_root.get(0).waits, CollectiveWaits::Unknown);
+    }
+
+    #[test]
+    fn dropped_entries_of_a_member_do_not_hide_the_others() {
+        let entries = [(0, 1, 2), (1, 1, 2), (2, 1, 2)];
+        let mut job = job(&[&entries, &[entries[0], entries[2]], &entries]);
+        assert_eq!(match_instances(&job).counts.incomplete, 1);
+        job.timelines[1].lacks_calls = true;
+        let found = match_instances(&job);
+        let counts = found.counts;
+        assert_eq!((counts.matched, counts.partial, counts.incomplete), (2, 1, 0));
+        assert_eq!((counts.matched_entries, counts.lost_entries), (8, 1));
+        // Rank 2 is the process 1.
+        assert_eq!((found.members(1).len(), found.get(1).waits), (2, CollectiveWaits::Unknown));
+        // A later entry shows that the entry was dropped, and that the process did not end before.
+        job.timelines[1].entries.truncate(1);
+        assert_eq!(match_instances(&job).counts.incomplete, 2);
     }
 }

@@ -1,16 +1,12 @@
 //! The calls of a job, as the analysis takes them: compact, in the order of each thread, without texts.
 
+use std::sync::Arc;
 use thiserror::Error;
 
 /// A process or timeline that is not known.
 pub const UNKNOWN: u32 = u32::MAX;
 /// The peer or the tag of a receive that accepts any, where the actual one was not recorded.
 pub const ANY: i32 = i32::MIN;
-/// Number of the entry by `MPI_Init` into `MPI_COMM_WORLD`, after which collectives count from 0.
-pub const INIT_NUMBER: u32 = u32::MAX - 1;
-/// Number of the entry by `MPI_Finalize` into `MPI_COMM_WORLD`.
-pub const FINALIZE_NUMBER: u32 = u32::MAX;
-
 /// A call to a communication library, 24 bytes.
 ///
 /// Polls that follow one another without work in between, up to the one that succeeds, are one call.
@@ -62,7 +58,7 @@ impl MessageRole {
     }
 }
 
-/// One end of a message.
+/// One end of a message, 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageEnd {
     /// Index of the call that sends or posts the receive.
@@ -73,8 +69,8 @@ pub struct MessageEnd {
     pub peer: i32,
     /// Tag; [`ANY`].
     pub tag: i32,
-    /// Size, bytes: of a receive the size of its buffer.
-    pub bytes: u64,
+    /// Size, bytes: of a receive the size of its buffer. Sizes of 4 GiB and more are nearly 4 GiB.
+    pub bytes: u32,
     /// Side of the message.
     pub role: MessageRole,
     /// Whether the call itself completes the operation. Otherwise a [`Completion`] does.
@@ -103,7 +99,8 @@ pub struct CollectiveEntry {
     pub call: u32,
     /// Index of the communicator.
     pub communicator: u32,
-    /// Number of the collective on the communicator; [`INIT_NUMBER`], [`FINALIZE_NUMBER`].
+    /// Number of the collective on the communicator; [`CollectiveEntry::INIT_NUMBER`],
+    /// [`CollectiveEntry::FINALIZE_NUMBER`].
     pub number: u32,
     /// Function, in a numbering that all processes share. All members must enter by the same.
     pub function: u32,
@@ -113,6 +110,13 @@ pub struct CollectiveEntry {
     pub waits: CollectiveWaits,
     /// Whether the call itself completes the collective. Otherwise a [`Completion`] does.
     pub is_blocking: bool,
+}
+
+impl CollectiveEntry {
+    /// Number of the entry by `MPI_Init` into `MPI_COMM_WORLD`, after which collectives count from 0.
+    pub const INIT_NUMBER: u32 = u32::MAX - 1;
+    /// Number of the entry by `MPI_Finalize` into `MPI_COMM_WORLD`.
+    pub const FINALIZE_NUMBER: u32 = u32::MAX;
 }
 
 /// A call that saw the completion of an operation which an earlier call of the process began.
@@ -135,6 +139,20 @@ pub enum BegunOperation {
     Collective(u32),
 }
 
+/// A place in a timeline at which calls with messages of a communicator are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallGap {
+    /// Index of the communicator.
+    pub communicator: u32,
+    /// Index after the last call that is before the gap.
+    pub from: u32,
+    /// Index of the first call that is after the gap. Whether the calls from `from` on are before or after it is not
+    /// known.
+    pub to: u32,
+    /// Number of missing calls; [`UNKNOWN`] if it is not known.
+    pub missing: u32,
+}
+
 /// The calls of one thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTimeline {
@@ -148,8 +166,13 @@ pub struct CallTimeline {
     pub end_ns: i64,
     /// Error bound of the process's times against those of other nodes, ns; `None` if it is not known.
     pub error_bound_ns: Option<u64>,
+    /// The same at moments of job time, ascending, where it is known how it changes; otherwise empty.
+    pub error_bounds: Arc<[(i64, Option<u64>)]>,
     /// Whether calls of the process were dropped or are not recorded.
     pub lacks_calls: bool,
+    /// Where calls with messages are missing, by communicator and then by place. `None`, if that is not known of a
+    /// timeline that lacks calls.
+    pub gaps: Option<Vec<CallGap>>,
     /// The calls, in order of time. They do not overlap.
     pub calls: Vec<Call>,
     /// Work before each call and after the last one, in order of time.
@@ -168,6 +191,16 @@ pub struct CallTimeline {
 }
 
 impl CallTimeline {
+    /// Returns the error bound of a time of the process, ns in job time: the larger one of the two moments around it.
+    /// `None` if it is not known.
+    pub fn error_bound_at(&self, time_ns: i64) -> Option<u64> {
+        let Some(last) = self.error_bounds.len().checked_sub(1) else { return self.error_bound_ns };
+        let after = self.error_bounds.partition_point(|(moment, _)| *moment < time_ns);
+        let [before, after] =
+            [after.saturating_sub(1), after.min(last)].map(|place| self.error_bounds[place].1);
+        before.zip(after).map(|(before, after)| before.max(after))
+    }
+
     /// Returns the segments of work before a call; of the index after the last call, those after it.
     pub fn work_before(&self, call: usize) -> &[WorkSegment] {
         let range = self.first_work.get(call).zip(self.first_work.get(call + 1));
@@ -299,6 +332,16 @@ impl JobCalls {
             if end.call as usize >= calls || end.communicator as usize >= self.communicators.len() {
                 return Err(fault("message", i, "refers to no call or no communicator"));
             }
+        }
+        let gaps = timeline.gaps.as_deref().unwrap_or_default();
+        for (i, gap) in gaps.iter().enumerate() {
+            let is_known = (gap.communicator as usize) < self.communicators.len();
+            if !is_known || gap.from > gap.to || gap.to as usize > calls {
+                return Err(fault("gap", i, "is at no call or of no communicator"));
+            }
+        }
+        if !gaps.is_sorted_by(|one, other| (one.communicator, one.to) <= (other.communicator, other.from)) {
+            return Err(fault("gaps", 0, "are not in the order of calls"));
         }
         for (i, entry) in timeline.entries.iter().enumerate() {
             if entry.call as usize >= calls || entry.communicator as usize >= self.communicators.len() {

@@ -1,5 +1,6 @@
 //! Time without waiting by label, between any two calls of a thread.
 
+use crate::call_durations::CallDurations;
 use crate::job_calls::{CallTimeline, JobCalls};
 
 /// Number of slots: one for each of the labels with the most time, and one for all others.
@@ -16,30 +17,31 @@ pub(crate) type SlotTimes = [u64; SLOTS];
 #[derive(Clone, Debug)]
 pub(crate) struct LabelTimes<'a> {
     job: &'a JobCalls,
-    /// Durations of the calls without waiting, by timeline and call.
-    transfers: Vec<Vec<u64>>,
+    /// Durations of the calls without waiting, by timeline.
+    transfers: Vec<CallDurations>,
     slot_of_label: Vec<u8>,
-    /// Labels of the slots, the one with the most time first. The slot after the last is that of all others.
+    /// Labels of the slots, the one with the most time first. The slot after the last is that of all others; those
+    /// after it are not in use.
     labels: Vec<u32>,
-    /// Sums up to every [`STRIDE`]th call, by timeline.
-    sums: Vec<Vec<SlotTimes>>,
+    /// Sums up to every [`STRIDE`]th call, by timeline: those of each of the labels, and of all others.
+    sums: Vec<Vec<u64>>,
 }
 
 impl<'a> LabelTimes<'a> {
-    pub(crate) fn new(job: &'a JobCalls, transfers: Vec<Vec<u64>>) -> LabelTimes<'a> {
+    pub(crate) fn new(job: &'a JobCalls, transfers: Vec<CallDurations>) -> LabelTimes<'a> {
         let mut totals = vec![0u64; job.labels as usize];
         for (timeline, transfers) in job.timelines.iter().zip(&transfers) {
             for segment in &timeline.work {
                 totals[segment.label as usize] = totals[segment.label as usize].saturating_add(segment.ns);
             }
-            for (call, ns) in timeline.calls.iter().zip(transfers) {
-                totals[call.label as usize] = totals[call.label as usize].saturating_add(*ns);
+            for (call, ns) in timeline.calls.iter().zip(transfers.iter()) {
+                totals[call.label as usize] = totals[call.label as usize].saturating_add(ns);
             }
         }
         let mut labels: Vec<u32> = (0..job.labels).filter(|label| totals[*label as usize] > 0).collect();
         labels.sort_by_key(|label| (std::cmp::Reverse(totals[*label as usize]), *label));
         labels.truncate(SLOTS - 1);
-        let mut slot_of_label = vec![SLOTS as u8 - 1; job.labels as usize];
+        let mut slot_of_label = vec![labels.len() as u8; job.labels as usize];
         for (slot, label) in (0u8..).zip(&labels) {
             slot_of_label[*label as usize] = slot;
         }
@@ -51,6 +53,11 @@ impl<'a> LabelTimes<'a> {
     /// Returns the label of a slot; `None` for that of all other labels.
     pub(crate) fn label(&self, slot: usize) -> Option<u32> {
         self.labels.get(slot).copied()
+    }
+
+    /// Returns the number of slots in use; the last of them is that of all labels without a slot of their own.
+    pub(crate) fn used_slots(&self) -> usize {
+        self.labels.len() + 1
     }
 
     /// Returns the slot of a label.
@@ -65,16 +72,16 @@ impl<'a> LabelTimes<'a> {
 
     /// Returns the duration of a call without waiting, ns.
     pub(crate) fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
-        self.transfers[timeline][call]
+        self.transfers[timeline].ns(call)
     }
 
-    fn sums_of(&self, timeline: usize) -> Vec<SlotTimes> {
+    fn sums_of(&self, timeline: usize) -> Vec<u64> {
         let calls = self.job.timelines[timeline].calls.len();
-        let mut sums = Vec::with_capacity(calls / STRIDE + 1);
+        let mut sums = Vec::with_capacity((calls / STRIDE + 1) * self.used_slots());
         let mut sum = [0; SLOTS];
         for call in 0..=calls {
             if call % STRIDE == 0 {
-                sums.push(sum);
+                sums.extend(&sum[..self.used_slots()]);
             }
             if call < calls {
                 self.add_work(timeline, call, &mut sum);
@@ -97,7 +104,7 @@ impl<'a> LabelTimes<'a> {
 
     fn add_transfer(&self, timeline: usize, call: usize, sum: &mut SlotTimes) {
         let slot = &mut sum[self.slot(self.timeline(timeline).calls[call].label)];
-        *slot = slot.saturating_add(self.transfers[timeline][call]);
+        *slot = slot.saturating_add(self.transfers[timeline].ns(call));
     }
 
     /// Returns the times from the moment at which a thread entered the call `from` (`None` is the start of the
@@ -109,15 +116,20 @@ impl<'a> LabelTimes<'a> {
             if from.is_none() {
                 self.add_work(timeline, first, &mut sum);
             }
+            let (calls, transfers) = (self.timeline(timeline), &self.transfers[timeline]);
             for call in first..to {
-                self.add_transfer(timeline, call, &mut sum);
-                self.add_work(timeline, call + 1, &mut sum);
+                let slot = &mut sum[self.slot(calls.calls[call].label)];
+                *slot = slot.saturating_add(transfers.ns(call));
+                for segment in calls.work_before(call + 1) {
+                    let slot = &mut sum[self.slot(segment.label)];
+                    *slot = slot.saturating_add(segment.ns);
+                }
             }
             return sum;
         }
         let end = self.up_to(timeline, to);
         let start = from.map_or([0; SLOTS], |from| self.up_to(timeline, from));
-        for (slot, (end, start)) in sum.iter_mut().zip(end.iter().zip(start)) {
+        for (slot, (end, start)) in sum.iter_mut().zip(end.iter().zip(start)).take(self.used_slots()) {
             *slot = end.saturating_sub(start);
         }
         sum
@@ -126,7 +138,9 @@ impl<'a> LabelTimes<'a> {
     /// Returns the times from the start of a thread to the moment at which it entered a call.
     fn up_to(&self, timeline: usize, call: usize) -> SlotTimes {
         let place = call / STRIDE;
-        let mut sum = self.sums[timeline][place];
+        let used = self.used_slots();
+        let mut sum = [0; SLOTS];
+        sum[..used].copy_from_slice(&self.sums[timeline][place * used..][..used]);
         for before in place * STRIDE..call {
             self.add_work(timeline, before, &mut sum);
             self.add_transfer(timeline, before, &mut sum);
@@ -148,8 +162,11 @@ mod tests {
             .flat_map(|call| [Act::Work(1 + (call % 50) as u32, call + 1), Act::Send(1, 0)])
             .collect();
         let job = run(&[program, Vec::new()], 60);
-        let transfers =
-            job.timelines.iter().map(|timeline| vec![CALL_NS as u64; timeline.calls.len()]).collect();
+        let transfers = job
+            .timelines
+            .iter()
+            .map(|timeline| timeline.calls.iter().map(|_| CALL_NS as u64).collect())
+            .collect();
         let times = LabelTimes::new(&job, transfers);
         for (from, to) in [(0, 0), (3, 3), (0, 300), (5, 140), (5, 133), (64, 128), (63, 299), (128, 300)] {
             let mut expected = [0; SLOTS];
@@ -167,6 +184,10 @@ mod tests {
             }
         }
         assert_eq!(times.label(SLOTS - 1), None);
-        assert_eq!(times.slot(1), SLOTS - 1, "a label with little time is one of the others");
+        assert_eq!(
+            (times.slot(1), times.used_slots()),
+            (SLOTS - 1, SLOTS),
+            "a label with little time is one of the others"
+        );
     }
 }

@@ -5,13 +5,16 @@
 //! work that caused it. Nothing here reads files or prints.
 
 mod analysis;
+mod call_durations;
 mod call_graph;
+mod channels;
 mod critical_path;
 mod delay_costs;
 mod diagnosis;
 mod eager_limit;
 mod excess;
 mod finding;
+mod gap_matching;
 mod instances;
 mod job_calls;
 mod label_times;
@@ -36,9 +39,8 @@ pub use excess::StepPattern;
 pub use finding::{FindingSubject, JobFinding, StepWork};
 pub use instances::InstanceCounts;
 pub use job_calls::{
-    ANY, BegunOperation, Call, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
-    CommunicatorMembers, Completion, FINALIZE_NUMBER, INIT_NUMBER, JobCalls, MessageEnd, MessageRole,
-    UNKNOWN, WorkSegment,
+    ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
+    CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
 };
 pub use messages::MessageCounts;
 pub use what_if::WhatIfGain;

@@ -2,24 +2,16 @@
 //!
 //! MPI does not let two messages of one process to another overtake each other if the same receive fits both. So
 //! the sends and receives of a *channel* (communicator, source, destination, tag) match in their order. A receive
-//! of which the source or tag is not known may belong to several channels, and a process of which calls are missing
-//! may lack ends. A channel with such an end is matched only if it has as many sends as receives.
+//! of which the source or tag is not known may belong to several channels: such a channel is matched only if it has as
+//! many sends as receives. Where calls are missing, `gap_matching.rs` matches the ends that no gap displaces.
 
-use crate::job_calls::{ANY, CommunicatorMembers, JobCalls, MessageRole, UNKNOWN};
+use crate::channels::{Channel, ChannelKey, EndRef, JobChannels};
+use crate::gap_matching::{ChannelSide, GapMatching, SharedCollectives};
+use crate::job_calls::{ANY, CallGap, JobCalls, MessageRole, UNKNOWN};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
-/// One end of a message in the job: timeline and index of the end in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct EndRef {
-    pub(crate) timeline: u32,
-    pub(crate) end: u32,
-}
 
 /// No end.
 const NO_END: EndRef = EndRef { timeline: UNKNOWN, end: UNKNOWN };
-/// Channel of an end that belongs to none, because its peer is no process (`MPI_PROC_NULL`) or not known.
-const NO_CHANNEL: u32 = u32::MAX;
 
 /// Numbers of messages by what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,214 +46,167 @@ impl MatchedMessages {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct ChannelKey {
-    communicator: u32,
-    source: u32,
-    destination: u32,
-    tag: i32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Channel {
-    /// Sends, then their place in the list of all sends.
-    sends: u32,
-    receives: u32,
-    first_send: u32,
-    taken: u32,
-    /// Whether a receive that does not know its source may belong to this channel, or one of the two processes
-    /// lacks calls.
-    is_doubtful: bool,
-}
-
-impl Channel {
-    fn is_ambiguous(&self) -> bool {
-        self.is_doubtful && self.sends != self.receives
-    }
+/// Which calls of a process are missing.
+#[derive(Clone, Copy, Debug)]
+enum MissingEnds<'a> {
+    /// Calls at these places, perhaps.
+    Located(&'a [CallGap]),
+    /// Calls at unknown places.
+    Anywhere,
 }
 
 /// Matches the messages of a job.
 pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
-    let mut matching = Matching::new(job);
-    matching.find_channels();
-    matching.mark_doubtful_channels();
-    let sends = matching.sends_by_channel();
-    matching.take_receives(&sends)
+    let channels = JobChannels::new(job);
+    let mut matching = MessageMatching {
+        job,
+        partners: job.timelines.iter().map(|timeline| vec![NO_END; timeline.message_ends.len()]).collect(),
+        counts: MessageCounts::default(),
+    };
+    matching.counts.unknown_sources = channels.unknown.iter().map(|(_, count)| count).sum();
+    let missing = missing_ends(job);
+    let doubtful = DoubtfulChannels::new(&channels);
+    let mut with_gaps: Vec<(&Channel, [&[CallGap]; 2])> = Vec::new();
+    for channel in &channels.all {
+        let key = channel.key;
+        let is_equal = channel.send_count() == channel.receive_count;
+        let is_doubtful = doubtful.contains(&key);
+        let gaps = match [key.source, key.destination].map(|process| missing[process as usize]) {
+            [MissingEnds::Located(source), MissingEnds::Located(destination)] => {
+                Some([source, destination].map(|gaps| of_communicator(gaps, key.communicator)))
+            }
+            _ => None,
+        };
+        match gaps {
+            Some([[], []]) if is_equal || !is_doubtful => matching.match_in_order(&channels, channel),
+            Some([[], _] | [_, []]) if is_equal && !is_doubtful => {
+                matching.match_in_order(&channels, channel)
+            }
+            Some(gaps) if !is_doubtful => with_gaps.push((channel, gaps)),
+            None if is_equal && !is_doubtful => matching.match_in_order(&channels, channel),
+            _ => matching.leave(channel),
+        }
+    }
+    let mut shared = SharedCollectives::new(job);
+    for (channel, gaps) in with_gaps {
+        matching.match_with_gaps(&channels, channel, gaps, &mut shared);
+    }
+    MatchedMessages { partners: matching.partners, counts: matching.counts }
 }
 
-struct Matching<'a> {
+/// Returns for each process which of its calls are missing.
+fn missing_ends(job: &JobCalls) -> Vec<MissingEnds<'_>> {
+    let mut missing = vec![MissingEnds::Located(&[]); job.processes as usize];
+    let mut timelines = vec![0u32; job.processes as usize];
+    for timeline in &job.timelines {
+        timelines[timeline.process as usize] += 1;
+    }
+    for timeline in job.timelines.iter().filter(|timeline| timeline.lacks_calls) {
+        missing[timeline.process as usize] = match &timeline.gaps {
+            Some(gaps) if timelines[timeline.process as usize] == 1 => MissingEnds::Located(gaps),
+            _ => MissingEnds::Anywhere,
+        };
+    }
+    missing
+}
+
+/// Returns the gaps in the calls of a communicator.
+fn of_communicator(gaps: &[CallGap], communicator: u32) -> &[CallGap] {
+    let from = gaps.partition_point(|gap| gap.communicator < communicator);
+    let to = gaps.partition_point(|gap| gap.communicator <= communicator);
+    &gaps[from..to]
+}
+
+/// Channels to which receives may belong that do not know their source or tag.
+struct DoubtfulChannels(HashMap<(u32, u32), Vec<(u32, i32)>>);
+
+impl DoubtfulChannels {
+    fn new(channels: &JobChannels<'_>) -> DoubtfulChannels {
+        let mut forms: HashMap<(u32, u32), Vec<(u32, i32)>> = HashMap::new();
+        for (key, _) in channels.unknown.iter().filter(|(_, count)| *count > 0) {
+            let of = forms.entry((key.communicator, key.destination)).or_default();
+            if !of.contains(&(key.source, key.tag)) {
+                of.push((key.source, key.tag));
+            }
+        }
+        DoubtfulChannels(forms)
+    }
+
+    fn contains(&self, key: &ChannelKey) -> bool {
+        let fits = |(source, tag): &(u32, i32)| {
+            (*source == UNKNOWN || *source == key.source) && (*tag == ANY || *tag == key.tag)
+        };
+        let forms = self.0.get(&(key.communicator, key.destination));
+        forms.is_some_and(|forms| forms.iter().any(fits))
+    }
+}
+
+struct MessageMatching<'a> {
     job: &'a JobCalls,
-    /// Ends of each process in order of time, where they are on several timelines.
-    ends_of_process: Vec<Vec<EndRef>>,
-    groups: GroupIndex<'a>,
-    channels: Vec<Channel>,
-    keys: Vec<ChannelKey>,
-    /// Channel of each end, by timeline.
-    channel_of: Vec<Vec<u32>>,
-    /// Receives that do not know their source or tag: communicator, source and tag or [`ANY`], destination.
-    unknown: Vec<ChannelKey>,
+    partners: Vec<Vec<EndRef>>,
     counts: MessageCounts,
 }
 
-impl<'a> Matching<'a> {
-    fn new(job: &'a JobCalls) -> Matching<'a> {
-        let mut ends_of_process: Vec<Vec<EndRef>> = vec![Vec::new(); job.processes as usize];
-        for (timeline, calls) in (0u32..).zip(&job.timelines) {
-            let ends = (0..calls.message_ends.len() as u32).map(|end| EndRef { timeline, end });
-            ends_of_process[calls.process as usize].extend(ends);
-        }
-        for ends in &mut ends_of_process {
-            let is_of_one = ends.first().map(|end| end.timeline) == ends.last().map(|end| end.timeline);
-            if !is_of_one {
-                ends.sort_by_key(|end| {
-                    let timeline = &job.timelines[end.timeline as usize];
-                    timeline.calls[timeline.message_ends[end.end as usize].call as usize].enter_ns
-                });
+impl MessageMatching<'_> {
+    /// Matches the sends and receives of a channel in their order.
+    fn match_in_order(&mut self, channels: &JobChannels<'_>, channel: &Channel) {
+        let mut sends = channels.sends(channel).peekable();
+        for end in channels.receives(channel) {
+            let is_probe = channels.end(end).role == MessageRole::Probe;
+            match (sends.peek().copied(), is_probe) {
+                (Some(send), true) => self.set_partner(end, send),
+                (Some(send), false) => {
+                    sends.next();
+                    self.pair(send, end);
+                }
+                (None, true) => {}
+                (None, false) => self.counts.unmatched_receives += 1,
             }
         }
-        Matching {
-            job,
-            ends_of_process,
-            groups: GroupIndex { communicators: &job.communicators, sides: HashMap::new() },
-            channels: Vec::new(),
-            keys: Vec::new(),
-            channel_of: job.timelines.iter().map(|t| vec![NO_CHANNEL; t.message_ends.len()]).collect(),
-            unknown: Vec::new(),
-            counts: MessageCounts::default(),
-        }
+        self.counts.unmatched_sends += sends.count() as u64;
     }
 
-    /// Finds the channel of each end, and counts the ends of each channel.
-    fn find_channels(&mut self) {
-        let mut numbers: HashMap<ChannelKey, u32> = HashMap::new();
-        for process in 0..self.job.processes {
-            for end in &self.ends_of_process[process as usize] {
-                let message = &self.job.timelines[end.timeline as usize].message_ends[end.end as usize];
-                let peer = match message.peer {
-                    ANY => UNKNOWN,
-                    peer => match self.groups.process_of(message.communicator, process, peer) {
-                        Some(peer) => peer,
-                        None => continue,
-                    },
-                };
-                let (source, destination) =
-                    if message.role.is_send() { (process, peer) } else { (peer, process) };
-                let key =
-                    ChannelKey { communicator: message.communicator, source, destination, tag: message.tag };
-                if peer == UNKNOWN || message.tag == ANY {
-                    if message.role == MessageRole::Receive {
-                        self.unknown.push(key);
-                    }
-                    continue;
-                }
-                let number = match numbers.entry(key) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(new) => {
-                        self.keys.push(key);
-                        self.channels.push(Channel::default());
-                        *new.insert(self.channels.len() as u32 - 1)
-                    }
-                };
-                let channel = &mut self.channels[number as usize];
-                match message.role {
-                    MessageRole::Receive => channel.receives += 1,
-                    MessageRole::Probe => {}
-                    _ => channel.sends += 1,
-                }
-                self.channel_of[end.timeline as usize][end.end as usize] = number;
-            }
+    /// Matches the ends of a channel that gaps in the calls of its processes do not displace.
+    fn match_with_gaps(
+        &mut self,
+        channels: &JobChannels<'_>,
+        channel: &Channel,
+        [source, destination]: [&[CallGap]; 2],
+        shared: &mut SharedCollectives<'_>,
+    ) {
+        let sends: Vec<EndRef> = channels.sends(channel).collect();
+        // A probe does not show which of several messages it saw.
+        let is_receive = |end: &EndRef| channels.end(*end).role == MessageRole::Receive;
+        let receives: Vec<EndRef> = channels.receives(channel).filter(is_receive).collect();
+        let call_of = |end: &EndRef| channels.end(*end).call;
+        let sides = [(&sends, source), (&receives, destination)];
+        let [from, to] = sides.map(|(ends, gaps)| ChannelSide::new(ends.iter().map(call_of).collect(), gaps));
+        let pairs =
+            GapMatching::new(from, to).pairs(|| shared.between(channel.key.source, channel.key.destination));
+        for (send, receive) in &pairs {
+            self.pair(sends[*send], receives[*receive]);
         }
+        self.counts.ambiguous += (sends.len() + receives.len() - 2 * pairs.len()) as u64;
     }
 
-    fn mark_doubtful_channels(&mut self) {
-        self.counts.unknown_sources = self.unknown.len() as u64;
-        let mut lacks_calls = vec![false; self.job.processes as usize];
-        for timeline in &self.job.timelines {
-            lacks_calls[timeline.process as usize] |= timeline.lacks_calls;
-        }
-        let mut unknown: HashMap<(u32, u32), Vec<(u32, i32)>> = HashMap::new();
-        for key in &self.unknown {
-            let forms = unknown.entry((key.communicator, key.destination)).or_default();
-            if !forms.contains(&(key.source, key.tag)) {
-                forms.push((key.source, key.tag));
-            }
-        }
-        for (channel, key) in self.channels.iter_mut().zip(&self.keys) {
-            let fits = |(source, tag): &(u32, i32)| {
-                (*source == UNKNOWN || *source == key.source) && (*tag == ANY || *tag == key.tag)
-            };
-            let forms = unknown.get(&(key.communicator, key.destination));
-            channel.is_doubtful = lacks_calls[key.source as usize]
-                || lacks_calls[key.destination as usize]
-                || forms.is_some_and(|forms| forms.iter().any(fits));
-        }
+    /// Counts the ends of a channel as ambiguous.
+    fn leave(&mut self, channel: &Channel) {
+        self.counts.ambiguous += u64::from(channel.send_count()) + u64::from(channel.receive_count);
     }
 
-    /// Returns the sends of all channels, in order in each, and notes where each channel begins.
-    fn sends_by_channel(&mut self) -> Vec<EndRef> {
-        let mut first = 0;
-        for channel in &mut self.channels {
-            channel.first_send = first;
-            first += channel.sends;
+    /// Notes that a send and a receive are one message, unless they contradict that.
+    fn pair(&mut self, send: EndRef, receive: EndRef) {
+        if contradicts(self.job, send, receive) {
+            self.counts.contradicted += 1;
+            return;
         }
-        let mut sends = vec![NO_END; first as usize];
-        let mut next: Vec<u32> = self.channels.iter().map(|channel| channel.first_send).collect();
-        for ends in &self.ends_of_process {
-            for end in ends {
-                let channel = self.channel_of[end.timeline as usize][end.end as usize];
-                let message = &self.job.timelines[end.timeline as usize].message_ends[end.end as usize];
-                if channel != NO_CHANNEL && message.role.is_send() {
-                    sends[next[channel as usize] as usize] = *end;
-                    next[channel as usize] += 1;
-                }
-            }
-        }
-        sends
+        self.set_partner(receive, send);
+        self.set_partner(send, receive);
+        self.counts.matched += 1;
     }
 
-    fn take_receives(mut self, sends: &[EndRef]) -> MatchedMessages {
-        let mut partners: Vec<Vec<EndRef>> =
-            self.job.timelines.iter().map(|timeline| vec![NO_END; timeline.message_ends.len()]).collect();
-        for ends in &self.ends_of_process {
-            for end in ends {
-                let number = self.channel_of[end.timeline as usize][end.end as usize];
-                let message = &self.job.timelines[end.timeline as usize].message_ends[end.end as usize];
-                if number == NO_CHANNEL || message.role.is_send() {
-                    continue;
-                }
-                let channel = &mut self.channels[number as usize];
-                let is_probe = message.role == MessageRole::Probe;
-                if channel.is_ambiguous() {
-                    self.counts.ambiguous += u64::from(!is_probe);
-                    continue;
-                }
-                if channel.taken == channel.sends {
-                    self.counts.unmatched_receives += u64::from(!is_probe);
-                    continue;
-                }
-                let send = sends[(channel.first_send + channel.taken) as usize];
-                if is_probe {
-                    partners[end.timeline as usize][end.end as usize] = send;
-                    continue;
-                }
-                channel.taken += 1;
-                if contradicts(self.job, send, *end) {
-                    self.counts.contradicted += 1;
-                    continue;
-                }
-                partners[end.timeline as usize][end.end as usize] = send;
-                partners[send.timeline as usize][send.end as usize] = *end;
-                self.counts.matched += 1;
-            }
-        }
-        for channel in &self.channels {
-            let left = u64::from(channel.sends - channel.taken);
-            match channel.is_ambiguous() {
-                true => self.counts.ambiguous += left,
-                false => self.counts.unmatched_sends += left,
-            }
-        }
-        MatchedMessages { partners, counts: self.counts }
+    fn set_partner(&mut self, end: EndRef, partner: EndRef) {
+        self.partners[end.timeline as usize][end.end as usize] = partner;
     }
 }
 
@@ -270,47 +215,23 @@ impl<'a> Matching<'a> {
 fn contradicts(job: &JobCalls, send: EndRef, receive: EndRef) -> bool {
     let (from, to) = (&job.timelines[send.timeline as usize], &job.timelines[receive.timeline as usize]);
     let (sent, received) = (&from.message_ends[send.end as usize], &to.message_ends[receive.end as usize]);
-    let bound = from.error_bound_ns.zip(to.error_bound_ns).map(|(from, to)| from.saturating_add(to));
+    let (sent_ns, left_ns) =
+        (from.calls[sent.call as usize].enter_ns, to.calls[received.call as usize].exit_ns());
+    // Most messages are in order without an error of clocks.
     let is_too_early = received.is_blocking
-        && bound.is_some_and(|bound| {
-            let left = to.calls[received.call as usize].exit_ns().saturating_add_unsigned(bound);
-            left < from.calls[sent.call as usize].enter_ns
-        });
+        && left_ns < sent_ns
+        && from.error_bound_at(sent_ns).zip(to.error_bound_at(left_ns)).is_some_and(
+            |(of_send, of_receive)| {
+                left_ns.saturating_add_unsigned(of_send.saturating_add(of_receive)) < sent_ns
+            },
+        );
     sent.bytes > received.bytes || is_too_early
-}
-
-/// Finds the process of a rank in a communicator.
-struct GroupIndex<'a> {
-    communicators: &'a [CommunicatorMembers],
-    /// Group of a process in an intercommunicator.
-    sides: HashMap<(u32, u32), Option<usize>>,
-}
-
-impl GroupIndex<'_> {
-    /// Returns the process that a peer of `process` is. `None` if it is no process, as `MPI_PROC_NULL`, or is not
-    /// known.
-    fn process_of(&mut self, communicator: u32, process: u32, peer: i32) -> Option<u32> {
-        let groups = &self.communicators[communicator as usize].groups;
-        let group = match groups.as_slice() {
-            [group] => group,
-            [first, second] => {
-                let side = || [first, second].iter().position(|group| group.contains(&process));
-                match *self.sides.entry((communicator, process)).or_insert_with(side) {
-                    Some(0) => second,
-                    Some(_) => first,
-                    None => return None,
-                }
-            }
-            _ => return None,
-        };
-        group.get(usize::try_from(peer).ok()?).copied().filter(|process| *process != UNKNOWN)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job_calls::{Call, CallTimeline, MessageEnd};
+    use crate::job_calls::{Call, CallTimeline, CommunicatorMembers, MessageEnd};
 
     fn end(call: u32, role: MessageRole, peer: i32, tag: i32) -> MessageEnd {
         MessageEnd { call, communicator: 0, peer, tag, bytes: 4, role, is_blocking: true }

@@ -72,7 +72,9 @@ impl ObservedWaits {
             let bound = match own.node == other.node {
                 true => Some(0),
                 false => {
-                    own.error_bound_ns.zip(other.error_bound_ns).map(|(own, other)| own.saturating_add(other))
+                    let bounds =
+                        own.error_bound_at(waiting.enter_ns).zip(other.error_bound_at(waiting.enter_ns));
+                    bounds.map(|(own, other)| own.saturating_add(other))
                 }
             };
             bound.is_some_and(|bound| bound.saturating_mul(MIN_DURATION_BOUNDS) <= waiting.duration_ns)

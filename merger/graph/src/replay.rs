@@ -49,6 +49,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayTimes {
     enters: Vec<Vec<i64>>,
+    /// Start of each timeline.
+    starts: Vec<i64>,
     /// End of each timeline.
     pub(crate) ends: Vec<i64>,
     /// Dependencies that were given up, because calls waited for one another.
@@ -59,6 +61,11 @@ impl ReplayTimes {
     /// Returns when a thread entered a call, ns of the replay.
     pub(crate) fn enter_ns(&self, timeline: u32, call: u32) -> i64 {
         self.enters[timeline as usize][call as usize]
+    }
+
+    /// Returns the length of a timeline, ns.
+    pub(crate) fn length_of(&self, timeline: usize) -> u64 {
+        u64::try_from(self.ends[timeline].saturating_sub(self.starts[timeline])).unwrap_or(0)
     }
 
     /// Returns the length of the job, ns.
@@ -102,7 +109,7 @@ struct Cursor {
     left: u32,
     /// Exit of the last call, ns.
     exit_ns: i64,
-    /// Place of the next call that has dependencies.
+    /// Place of the first dependency of the next call that has some.
     dependent: u32,
     /// Dependencies of the call that have come, and the last of them.
     came: u32,
@@ -119,25 +126,27 @@ impl<'a> Replay<'a> {
         let timelines = &graph.job.timelines;
         // Starts of processes are compared only if their clocks can be.
         let is_of_one_node = timelines.iter().all(|timeline| timeline.node == timelines[0].node);
-        let has_bounds = timelines.iter().all(|timeline| timeline.error_bound_ns.is_some());
+        let has_bounds =
+            timelines.iter().all(|timeline| timeline.error_bound_at(timeline.start_ns).is_some());
         let first = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
         let start = |start_ns: i64| match is_of_one_node || has_bounds {
             true => start_ns.saturating_sub(first),
             false => 0,
         };
-        let cursors = timelines.iter().map(|timeline| Cursor {
-            exit_ns: start(timeline.start_ns),
-            latest_ns: i64::MIN,
-            ..Cursor::default()
-        });
+        let starts: Vec<i64> = timelines.iter().map(|timeline| start(timeline.start_ns)).collect();
+        let cursors = starts
+            .iter()
+            .map(|start| Cursor { exit_ns: *start, latest_ns: i64::MIN, ..Cursor::default() })
+            .collect();
         Replay {
             graph,
             times: ReplayTimes {
                 enters: timelines.iter().map(|timeline| vec![NOT_ENTERED; timeline.calls.len()]).collect(),
+                starts,
                 ends: vec![0; timelines.len()],
                 given_up: 0,
             },
-            cursors: cursors.collect(),
+            cursors,
             ready: (0..timelines.len() as u32).collect(),
             waiting_for_call: timelines.iter().map(|_| BinaryHeap::new()).collect(),
             entered: vec![(0, i64::MIN); graph.instances.len()],
@@ -266,17 +275,18 @@ impl<'a> Replay<'a> {
             return true;
         }
         while let Some(dependency) = dependencies.get(self.cursors[t].came as usize) {
-            let Some(at) = self.time_of(*dependency) else {
-                self.wait_for(timeline, *dependency);
+            let dependency = dependency.unpack();
+            let Some(at) = self.time_of(dependency) else {
+                self.wait_for(timeline, dependency);
                 return false;
             };
             let cursor = &mut self.cursors[t];
             if at > cursor.latest_ns {
-                (cursor.latest_ns, cursor.latest) = (at, Some(*dependency));
+                (cursor.latest_ns, cursor.latest) = (at, Some(dependency));
             }
             cursor.came += 1;
         }
-        self.cursors[t].dependent += 1;
+        self.cursors[t].dependent += dependencies.len() as u32;
         true
     }
 

@@ -181,7 +181,7 @@ fn programs(ranks: usize, rounds: &[Round]) -> Vec<Vec<Act>> {
 
 /// The delay costs by their definition: every wait hands on to each earlier wait of its cause.
 fn plain_costs(analysis: &WaitAnalysis<'_>) -> Vec<DelayCost> {
-    let waits = &analysis.waits.all;
+    let waits = &analysis.waits;
     let mut received = vec![0.0; waits.len()];
     let mut costs = vec![DelayCost::default(); analysis.graph.job.timelines.len()];
     for (number, wait) in waits.iter().enumerate().rev() {
@@ -250,7 +250,7 @@ proptest! {
             * efficiency.transfer.unwrap_or(0.0);
         prop_assert!((product - efficiency.parallel).abs() < 1e-9);
         // All waits have a cause.
-        let costs = delay_costs::delay_costs(&analysis.waits, &analysis.times, |_| true);
+        let costs = delay_costs::delay_costs(&analysis.waits, &analysis.times, &analysis.replayed, |_| true);
         let found: f64 = (0..ranks).map(|rank| costs.of_timeline(rank).total_ns()).sum();
         prop_assert!((found + costs.unexplained_ns - costs.waited_ns as f64).abs() < 1.0);
         for (rank, plain) in plain_costs(&analysis).into_iter().enumerate() {
@@ -277,7 +277,7 @@ proptest! {
         let (graph, other) = (CallGraph::new(&job).unwrap(), CallGraph::new(&shifted).unwrap());
         let (here, there) = (WaitAnalysis::new(&graph), WaitAnalysis::new(&other));
         prop_assert_eq!(here.replayed_ns(), there.replayed_ns());
-        prop_assert_eq!(&here.waits.all, &there.waits.all);
+        prop_assert_eq!(&here.waits, &there.waits);
         prop_assert_eq!(here.delay_costs(), there.delay_costs());
     }
 }

@@ -3,11 +3,11 @@
 //! Where the clocks are good enough, that is the time from the last of its dependencies to its end. Elsewhere it is
 //! estimated without comparing clocks: by the shortest duration of the collective, or of calls of its class.
 
-use crate::call_graph::{CallGraph, Dependency, is_near};
-use crate::eager_limit::size_class;
-use crate::job_calls::{BegunOperation, CallTimeline, CollectiveWaits};
+use crate::call_durations::CallDurations;
+use crate::call_graph::{CallGraph, Dependency, PackedDependency, TimelineDependencies, is_near};
+use crate::eager_limit::{SIZES, size_class};
+use crate::job_calls::{BegunOperation, Call, CallTimeline, CollectiveWaits, JobCalls};
 use crate::observed_waits::MIN_DURATION_BOUNDS;
-use std::collections::HashMap;
 
 /// Time that a message takes within a node, ns, as far as it limits an estimate.
 const NEAR_LATENCY_NS: u64 = 1_000;
@@ -16,35 +16,31 @@ const FAR_LATENCY_NS: u64 = 5_000;
 /// Bandwidth that limits an estimate, bytes per ns.
 const BYTES_PER_NS: u64 = 10;
 
-/// Calls that take about equally long: label, whether they wait for messages of their own node only, class of size.
-type CallClass = (u32, bool, usize);
-
-/// Returns the durations of the calls without waiting, ns, by timeline and call.
-pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<Vec<u64>> {
+/// Returns the durations of the calls without waiting, by timeline.
+pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
     let arrivals = Arrivals::measure(graph);
-    let shortest = shortest_by_class(graph);
-    let ns = (0..graph.job.timelines.len()).map(|timeline| {
-        let calls = &graph.job.timelines[timeline];
-        let mut ns: Vec<u64> = calls.calls.iter().map(|call| call.duration_ns).collect();
-        let sizes = sizes_of(graph, calls);
-        for (call, dependencies) in graph.timelines[timeline].iter() {
-            let own = &calls.calls[call as usize];
-            let late = arrivals.latest(graph, calls, dependencies);
-            ns[call as usize] = match late {
+    let shortest = ShortestCalls::measure(graph);
+    let of_timeline = |(calls, dependent): (&CallTimeline, &TimelineDependencies)| {
+        let mut sizes = CompletedSizes::new(graph, calls);
+        let mut dependent = dependent.iter().peekable();
+        let mut of_call = |(number, own): (u32, &Call)| {
+            let Some((_, dependencies)) = dependent.next_if(|(call, _)| *call == number) else {
+                return own.duration_ns;
+            };
+            match arrivals.latest(graph, calls, dependencies) {
                 Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
                     let after = own.exit_ns().saturating_sub(latest.max(own.enter_ns));
                     u64::try_from(after).unwrap_or(0)
                 }
                 _ => {
-                    let size = sizes.get(&call).copied().unwrap_or(0);
-                    let class = class_of(graph, calls, own.label, dependencies, size);
-                    arrivals.estimate(graph, own.duration_ns, class, dependencies, size, &shortest)
+                    let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(number));
+                    arrivals.estimate(graph, own.duration_ns, class, dependencies, &shortest)
                 }
-            };
-        }
-        ns
-    });
-    ns.collect()
+            }
+        };
+        (0u32..).zip(&calls.calls).map(&mut of_call).collect()
+    };
+    graph.job.timelines.iter().zip(&graph.timelines).map(of_timeline).collect()
 }
 
 /// What the members of each collective have in common.
@@ -78,7 +74,7 @@ impl Arrivals {
                     0 => Some(timeline.node),
                     _ => arrival.node.filter(|node| *node == timeline.node),
                 };
-                let bounds = arrival.bound_ns.zip(timeline.error_bound_ns);
+                let bounds = arrival.bound_ns.zip(timeline.error_bound_at(call.enter_ns));
                 arrival.bound_ns = bounds.map(|(one, other)| one.max(other));
             }
             arrival
@@ -92,14 +88,15 @@ impl Arrivals {
         &self,
         graph: &CallGraph<'_>,
         own: &CallTimeline,
-        dependencies: &[Dependency],
+        dependencies: &[PackedDependency],
     ) -> Option<(i64, u64)> {
         let mut latest = (i64::MIN, 0);
         for dependency in dependencies {
-            let (at, is_on_node, bound) = match *dependency {
+            let (at, is_on_node, bound) = match dependency.unpack() {
                 Dependency::Enter { timeline, call } => {
                     let other = &graph.job.timelines[timeline as usize];
-                    (other.calls[call as usize].enter_ns, is_near(own, other), other.error_bound_ns)
+                    let at = other.calls[call as usize].enter_ns;
+                    (at, is_near(own, other), other.error_bound_at(at))
                 }
                 Dependency::Collective { instance, member } => {
                     let arrival = self.instances[instance as usize];
@@ -113,7 +110,7 @@ impl Arrivals {
             };
             let bound = match is_on_node {
                 true => 0,
-                false => own.error_bound_ns?.saturating_add(bound?),
+                false => own.error_bound_at(at)?.saturating_add(bound?),
             };
             latest = (latest.0.max(at), latest.1.max(bound));
         }
@@ -126,24 +123,22 @@ impl Arrivals {
         graph: &CallGraph<'_>,
         duration_ns: u64,
         class: CallClass,
-        dependencies: &[Dependency],
-        size: u64,
-        shortest: &HashMap<CallClass, u64>,
+        dependencies: &[PackedDependency],
+        shortest: &ShortestCalls,
     ) -> u64 {
-        let of_instance = dependencies.iter().find_map(|dependency| match dependency {
-            Dependency::Collective { instance, .. } => Some(*instance),
+        let of_instance = dependencies.iter().find_map(|dependency| match dependency.unpack() {
+            Dependency::Collective { instance, .. } => Some(instance),
             Dependency::Enter { .. } => None,
         });
         let is_for_all = |instance: &u32| graph.instances.get(*instance).waits == CollectiveWaits::ForAll;
         if let Some(instance) = of_instance.filter(is_for_all) {
             return duration_ns.min(self.instances[instance as usize].shortest_ns);
         }
-        let latency = match class.1 {
+        let latency = match class.is_near {
             true => NEAR_LATENCY_NS,
             false => graph.job.latency_ns.unwrap_or(FAR_LATENCY_NS),
         };
-        let of_class = shortest.get(&class).copied().unwrap_or(u64::MAX);
-        duration_ns.min(of_class).min(latency.saturating_add(size / BYTES_PER_NS))
+        duration_ns.min(shortest.ns(class)).min(latency.saturating_add(class.bytes / BYTES_PER_NS))
     }
 }
 
@@ -155,51 +150,94 @@ fn latest_lower(graph: &CallGraph<'_>, instance: u32, member: u32) -> i64 {
     enters.max().unwrap_or(i64::MIN)
 }
 
-/// Returns the size of the largest message that each call with messages completes, bytes.
-fn sizes_of(graph: &CallGraph<'_>, calls: &CallTimeline) -> HashMap<u32, u64> {
-    let mut sizes: HashMap<u32, u64> = HashMap::new();
-    let mut note = |call: u32, bytes: u64| {
-        let size = sizes.entry(call).or_default();
-        *size = (*size).max(bytes);
-    };
-    for end in calls.message_ends.iter().filter(|end| end.is_blocking) {
-        note(end.call, end.bytes);
+/// The sizes of the messages that the calls of a timeline complete, call by call.
+struct CompletedSizes<'a> {
+    job: &'a JobCalls,
+    calls: &'a CallTimeline,
+    end: usize,
+    completion: usize,
+}
+
+impl<'a> CompletedSizes<'a> {
+    fn new(graph: &CallGraph<'a>, calls: &'a CallTimeline) -> CompletedSizes<'a> {
+        CompletedSizes { job: graph.job, calls, end: 0, completion: 0 }
     }
-    for completion in &calls.completions {
-        if let BegunOperation::Message(end) = completion.operation {
-            let begun_on = &graph.job.timelines[completion.begun_on as usize];
-            note(completion.call, begun_on.message_ends[end as usize].bytes);
+
+    /// Returns the size of the largest message that a call completes, bytes. The calls ascend from one use to the
+    /// next.
+    fn of_call(&mut self, call: u32) -> u64 {
+        let mut largest = 0;
+        while let Some(end) = self.calls.message_ends.get(self.end).filter(|end| end.call <= call) {
+            self.end += 1;
+            if end.call == call && end.is_blocking {
+                largest = largest.max(end.bytes);
+            }
         }
+        while let Some(completion) =
+            self.calls.completions.get(self.completion).filter(|done| done.call <= call)
+        {
+            self.completion += 1;
+            if let (BegunOperation::Message(end), true) = (completion.operation, completion.call == call) {
+                let begun_on = &self.job.timelines[completion.begun_on as usize];
+                largest = largest.max(begun_on.message_ends[end as usize].bytes);
+            }
+        }
+        largest.into()
     }
-    sizes
+}
+
+/// Calls that take about equally long.
+#[derive(Clone, Copy, Debug)]
+struct CallClass {
+    label: u32,
+    /// Whether they wait for messages of their own node only.
+    is_near: bool,
+    bytes: u64,
 }
 
 fn class_of(
     graph: &CallGraph<'_>,
     own: &CallTimeline,
     label: u32,
-    dependencies: &[Dependency],
-    size: u64,
+    dependencies: &[PackedDependency],
+    bytes: u64,
 ) -> CallClass {
-    let is_on_node = |dependency: &Dependency| match *dependency {
+    let is_on_node = |dependency: &PackedDependency| match dependency.unpack() {
         Dependency::Enter { timeline, .. } => is_near(own, &graph.job.timelines[timeline as usize]),
         Dependency::Collective { .. } => false,
     };
-    (label, dependencies.iter().all(is_on_node), size_class(size))
+    CallClass { label, is_near: dependencies.iter().all(is_on_node), bytes }
 }
 
-/// Returns the shortest duration of each class of calls that wait, ns.
-fn shortest_by_class(graph: &CallGraph<'_>) -> HashMap<CallClass, u64> {
-    let mut shortest = HashMap::new();
-    for (calls, dependent) in graph.job.timelines.iter().zip(&graph.timelines) {
-        let sizes = sizes_of(graph, calls);
-        for (call, dependencies) in dependent.iter() {
-            let own = &calls.calls[call as usize];
-            let size = sizes.get(&call).copied().unwrap_or(0);
-            let class = class_of(graph, calls, own.label, dependencies, size);
-            let ns = shortest.entry(class).or_insert(u64::MAX);
-            *ns = own.duration_ns.min(*ns);
+/// The shortest duration of each class of calls that wait, ns.
+struct ShortestCalls {
+    /// By label; of each, by class of size and whether they are near.
+    of_label: Vec<Option<Box<[u64; 2 * SIZES]>>>,
+}
+
+impl ShortestCalls {
+    fn measure(graph: &CallGraph<'_>) -> ShortestCalls {
+        let mut shortest = ShortestCalls { of_label: vec![None; graph.job.labels as usize] };
+        for (calls, dependent) in graph.job.timelines.iter().zip(&graph.timelines) {
+            let mut sizes = CompletedSizes::new(graph, calls);
+            for (call, dependencies) in dependent.iter() {
+                let own = &calls.calls[call as usize];
+                let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(call));
+                let of_label = &mut shortest.of_label[own.label as usize];
+                let of_label = of_label.get_or_insert_with(|| Box::new([u64::MAX; 2 * SIZES]));
+                let ns = &mut of_label[place_of(class)];
+                *ns = own.duration_ns.min(*ns);
+            }
         }
+        shortest
     }
-    shortest
+
+    fn ns(&self, class: CallClass) -> u64 {
+        let of_label = self.of_label[class.label as usize].as_ref();
+        of_label.map_or(u64::MAX, |of_label| of_label[place_of(class)])
+    }
+}
+
+fn place_of(class: CallClass) -> usize {
+    2 * size_class(class.bytes) + usize::from(class.is_near)
 }

@@ -4,7 +4,7 @@
 use crate::call_graph::{CallGraph, Dependency};
 use crate::job_calls::CollectiveWaits;
 use crate::replay::{ReplayObserver, ReplayTimes, ReplayedExit};
-use std::collections::HashMap;
+use std::ops::Range;
 
 /// Members of a collective that come last within this share of the waiting share the blame.
 const TIE_SHARE: i64 = 100;
@@ -31,48 +31,47 @@ pub(crate) struct CallWait {
     pub(crate) ns: u64,
 }
 
-/// The waits of a replay.
-#[derive(Clone, Debug)]
-pub(crate) struct Waits {
-    /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
-    pub(crate) all: Vec<CallWait>,
-    /// Time that each thread had waited before each call, ns, and before its end.
-    waited_before: Vec<Vec<u64>>,
-}
-
-impl Waits {
-    /// Returns the time that a thread waited in the calls after `from` ([`NO_CALL`] is the start) and before `to`,
-    /// ns.
-    pub(crate) fn between(&self, timeline: u32, from: u32, to: u32) -> u64 {
-        let waited = &self.waited_before[timeline as usize];
-        let first = from.wrapping_add(1) as usize;
-        if first >= to as usize { 0 } else { waited[to as usize] - waited[first] }
-    }
-
-    /// Returns the time that a thread waited in a call, ns.
-    pub(crate) fn in_call(&self, timeline: usize, call: usize) -> u64 {
-        let waited = &self.waited_before[timeline];
-        waited[call + 1] - waited[call]
-    }
-
-    /// Returns the time that a thread waited in all, ns.
-    pub(crate) fn total(&self, timeline: usize) -> u64 {
-        self.waited_before[timeline].last().copied().unwrap_or(0)
-    }
-}
-
 /// Collects the waits of a replay.
 pub(crate) struct WaitRecorder<'a> {
     graph: &'a CallGraph<'a>,
-    waits: Waits,
-    /// The calls at which two threads last synchronised by a message, by the smaller and the larger timeline.
-    by_message: HashMap<(u32, u32), (u32, u32)>,
+    /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
+    waits: Vec<CallWait>,
+    /// The calls at which two threads last synchronised by a message, of each with those of larger numbers.
+    by_message: Vec<Vec<LastMessage>>,
     /// The last two collectives of all members that each thread left on each communicator.
     by_collective: Vec<Vec<LastCollectives>>,
     /// Number of collectives that each thread has entered.
     entrances: Vec<usize>,
-    /// The members that came last, by collective.
-    last_members: HashMap<u32, Vec<(u32, u32)>>,
+    last_members: LastMembers,
+}
+
+/// The calls at which a thread last synchronised with another by a message.
+#[derive(Clone, Copy, Debug)]
+struct LastMessage {
+    other: u32,
+    call: u32,
+    call_of_other: u32,
+}
+
+/// The members that came last, by collective.
+#[derive(Clone, Debug)]
+struct LastMembers {
+    /// Range in `all` of each collective; empty if it is not known yet.
+    ranges: Vec<(u32, u32)>,
+    all: Vec<(u32, u32)>,
+}
+
+impl LastMembers {
+    /// Returns the range of the members of a collective that came last.
+    fn of(&mut self, graph: &CallGraph<'_>, times: &ReplayTimes, instance: u32) -> Range<usize> {
+        let range = &mut self.ranges[instance as usize];
+        if range.0 == range.1 {
+            let first = self.all.len() as u32;
+            self.all.extend(last_of(times, graph.instances.members(instance).iter()));
+            *range = (first, self.all.len() as u32);
+        }
+        range.0 as usize..range.1 as usize
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,35 +83,34 @@ struct LastCollectives {
 
 impl<'a> WaitRecorder<'a> {
     pub(crate) fn new(graph: &'a CallGraph<'a>) -> WaitRecorder<'a> {
-        let waited = |calls: usize| {
-            let mut before = Vec::with_capacity(calls + 1);
-            before.push(0);
-            before
-        };
-        let timelines = &graph.job.timelines;
-        let waited_before = timelines.iter().map(|timeline| waited(timeline.calls.len())).collect();
+        let timelines = graph.job.timelines.len();
+        let ranges = vec![(0, 0); graph.instances.len()];
         WaitRecorder {
             graph,
-            waits: Waits { all: Vec::new(), waited_before },
-            by_message: HashMap::new(),
-            by_collective: vec![Vec::new(); timelines.len()],
-            entrances: vec![0; timelines.len()],
-            last_members: HashMap::new(),
+            waits: Vec::new(),
+            by_message: vec![Vec::new(); timelines],
+            by_collective: vec![Vec::new(); timelines],
+            entrances: vec![0; timelines],
+            last_members: LastMembers { ranges, all: Vec::new() },
         }
     }
 
-    pub(crate) fn finish(self) -> Waits {
+    /// Returns all waits, in an order in which a wait comes after every wait of any thread that ended before it began.
+    pub(crate) fn finish(mut self) -> Vec<CallWait> {
+        self.waits.shrink_to_fit();
         self.waits
     }
 
     /// Returns the call of each of two threads at which they last synchronised, before these calls.
     fn synchronised(&self, own: (u32, u32), cause: (u32, u32)) -> (u32, u32) {
         let is_earlier = |calls: &(u32, u32)| calls.0 < own.1 && calls.1 < cause.1;
-        let ordered = own.0 < cause.0;
-        let pair = if ordered { (own.0, cause.0) } else { (cause.0, own.0) };
-        let by_message = self.by_message.get(&pair).map(|(low, high)| match ordered {
-            true => (*low, *high),
-            false => (*high, *low),
+        let is_lower = own.0 < cause.0;
+        let (low, high) = if is_lower { (own.0, cause.0) } else { (cause.0, own.0) };
+        let messages = &self.by_message[low as usize];
+        let place = messages.binary_search_by_key(&high, |last| last.other);
+        let by_message = place.ok().map(|place| match (messages[place], is_lower) {
+            (LastMessage { call, call_of_other, .. }, true) => (call, call_of_other),
+            (LastMessage { call, call_of_other, .. }, false) => (call_of_other, call),
         });
         let mut found = by_message.filter(is_earlier);
         for mine in &self.by_collective[own.0 as usize] {
@@ -131,34 +129,44 @@ impl<'a> WaitRecorder<'a> {
     fn add(&mut self, timeline: u32, call: u32, cause: (u32, u32), ns: u64) {
         let (synchronised, cause_synchronised) = self.synchronised((timeline, call), cause);
         let (cause, cause_call) = cause;
-        self.waits.all.push(CallWait {
-            timeline,
-            call,
-            cause,
-            cause_call,
-            synchronised,
-            cause_synchronised,
-            ns,
-        });
+        self.waits.push(CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns });
     }
 
     /// Adds the wait for a collective, shared among the members that came last together.
     fn add_collective(&mut self, times: &ReplayTimes, exit: ReplayedExit, instance: u32, member: u32) {
-        let members = self.graph.instances.members(instance);
         let waits = self.graph.instances.get(instance).waits;
-        let last = match waits {
-            CollectiveWaits::ForLower => last_of(times, members.iter().take(member as usize)),
-            _ => {
-                let known = self.last_members.entry(instance);
-                known.or_insert_with(|| last_of(times, members.iter())).clone()
+        if waits == CollectiveWaits::ForLower {
+            let members = self.graph.instances.members(instance).iter().take(member as usize);
+            let last = last_of(times, members);
+            return self.share(exit, last.len(), |_, place| last[place]);
+        }
+        let range = self.last_members.of(self.graph, times, instance);
+        self.share(exit, range.len(), |recorder, place| recorder.last_members.all[range.start + place]);
+    }
+
+    /// Shares a wait among causes. The parts add up to the whole.
+    fn share(&mut self, exit: ReplayedExit, causes: usize, cause: impl Fn(&Self, usize) -> (u32, u32)) {
+        let is_other = |recorder: &Self, place: &usize| cause(recorder, *place).0 != exit.timeline;
+        let count = (0..causes).filter(|place| is_other(self, place)).count() as u64;
+        let mut number = 0;
+        for place in 0..causes {
+            if is_other(self, &place) {
+                let part = exit.waited_ns / count + u64::from(number < exit.waited_ns % count);
+                let cause = cause(self, place);
+                self.add(exit.timeline, exit.call, cause, part);
+                number += 1;
             }
-        };
-        let last: Vec<(u32, u32)> = last.into_iter().filter(|last| last.0 != exit.timeline).collect();
-        let count = last.len() as u64;
-        for (number, cause) in (0u64..).zip(last) {
-            // The parts add up to the whole.
-            let share = exit.waited_ns / count + u64::from(number < exit.waited_ns % count);
-            self.add(exit.timeline, exit.call, cause, share);
+        }
+    }
+
+    /// Notes that two threads synchronised by a message.
+    fn note_message(&mut self, own: (u32, u32), other: (u32, u32)) {
+        let (low, high) = if own.0 < other.0 { (own, other) } else { (other, own) };
+        let last = LastMessage { other: high.0, call: low.1, call_of_other: high.1 };
+        let known = &mut self.by_message[low.0 as usize];
+        match known.binary_search_by_key(&high.0, |last| last.other) {
+            Ok(place) => known[place] = last,
+            Err(place) => known.insert(place, last),
         }
     }
 
@@ -181,17 +189,10 @@ impl<'a> WaitRecorder<'a> {
 
 impl ReplayObserver for WaitRecorder<'_> {
     fn exited(&mut self, times: &ReplayTimes, exit: ReplayedExit) {
-        let waited = &mut self.waits.waited_before[exit.timeline as usize];
-        let before = waited.last().copied().unwrap_or(0);
-        waited.push(before.saturating_add(exit.waited_ns));
         match exit.last {
             Some(Dependency::Enter { timeline, call }) => {
                 self.add(exit.timeline, exit.call, (timeline, call), exit.waited_ns);
-                let (pair, calls) = match exit.timeline < timeline {
-                    true => ((exit.timeline, timeline), (exit.call, call)),
-                    false => ((timeline, exit.timeline), (call, exit.call)),
-                };
-                self.by_message.insert(pair, calls);
+                self.note_message((exit.timeline, exit.call), (timeline, call));
             }
             Some(Dependency::Collective { instance, member }) => {
                 self.add_collective(times, exit, instance, member);

@@ -6,7 +6,7 @@ use crate::replay::{ReplayDurations, ReplayObserver, ReplayTimes, ReplayedExit, 
 use crate::work_table::WorkTable;
 
 /// Half width of a 95 % interval, in standard errors.
-const STANDARD_ERRORS: f64 = 1.96;
+pub(crate) const STANDARD_ERRORS: f64 = 1.96;
 
 /// What the job would gain if some of its work took as long as is typical.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -62,7 +62,8 @@ impl<F: Fn(usize, usize, usize) -> bool> ReplayDurations for TypicalDurations<'_
             let slot = times.slot(segment.label);
             let block = *block.get_or_insert_with(|| self.table.block_of(calls, call));
             let (all, typical) = (self.table.ns(timeline, block, slot), self.table.typical_ns(block, slot));
-            if all <= typical || !(self.is_selected)(timeline, block, slot) {
+            let is_known = !self.table.is_lacking(timeline, block);
+            if all <= typical || !is_known || !(self.is_selected)(timeline, block, slot) {
                 return segment.ns;
             }
             let scaled = u128::from(segment.ns) * u128::from(typical) / u128::from(all);

@@ -1,10 +1,12 @@
 //! Work by thread, step and label, and the typical work of all threads.
 
-use crate::job_calls::CallTimeline;
+use crate::job_calls::{CallTimeline, CollectiveEntry, UNKNOWN};
 use crate::label_times::{LabelTimes, SLOTS};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
 /// Maximum number of cells. Longer runs are divided into blocks of several steps.
-const MAX_CELLS: usize = 1 << 24;
+const MAX_CELLS: usize = 1 << 23;
 /// A label has a typical time if at least this many threads have it, or all threads of a smaller job.
 const MIN_HOLDERS: usize = 3;
 
@@ -15,14 +17,22 @@ const MIN_HOLDERS: usize = 3;
 pub(crate) struct WorkTable {
     pub(crate) blocks: usize,
     pub(crate) steps_in_block: usize,
-    /// By timeline, block and slot.
+    /// Column of each slot that has work: mostly calls have slots of their own.
+    column_of: [Option<u8>; SLOTS],
+    columns: usize,
+    /// By timeline, block and column.
     cells: Vec<u64>,
-    /// Typical time by block and slot.
+    /// Typical time by block and column.
     typical: Vec<u64>,
+    /// Medians of the threads that have the label without one of them, by block and column.
+    of_others: Vec<OtherMedians>,
     /// Whether enough threads have the label of a slot.
     pub(crate) is_common: [bool; SLOTS],
     /// Number of threads that have the label of a slot.
     pub(crate) holders: [usize; SLOTS],
+    /// Blocks of each thread in which calls are known to be missing, so that waiting looks like work: first and last,
+    /// ascending.
+    lacking: Vec<Vec<(u32, u32)>>,
 }
 
 impl WorkTable {
@@ -30,23 +40,37 @@ impl WorkTable {
         let job = times.job();
         let timelines = job.timelines.len().max(1);
         let steps = job.steps as usize;
-        let max_blocks = (MAX_CELLS / (timelines * SLOTS)).saturating_sub(2).max(1);
+        let mut column_of = [None; SLOTS];
+        let mut columns = 0;
+        for segment in job.timelines.iter().flat_map(|timeline| &timeline.work) {
+            column_of[times.slot(segment.label)].get_or_insert_with(|| {
+                columns += 1;
+                columns as u8 - 1
+            });
+        }
+        let max_blocks = (MAX_CELLS / (timelines * columns.max(1))).saturating_sub(2).max(1);
         let steps_in_block = steps.div_ceil(max_blocks).max(1);
         let blocks = steps.div_ceil(steps_in_block) + 2;
         let mut table = WorkTable {
             blocks,
             steps_in_block,
-            cells: vec![0; timelines * blocks * SLOTS],
-            typical: vec![0; blocks * SLOTS],
+            column_of,
+            columns,
+            cells: vec![0; timelines * blocks * columns],
+            typical: vec![0; blocks * columns],
+            of_others: vec![OtherMedians::default(); blocks * columns],
             is_common: [false; SLOTS],
             holders: [0; SLOTS],
+            lacking: Vec::new(),
         };
+        table.lacking = job.timelines.iter().map(|timeline| table.blocks_with_gaps(timeline)).collect();
         for (number, timeline) in job.timelines.iter().enumerate() {
             for call in 0..=timeline.calls.len() {
                 let block = table.block_of(timeline, call);
                 for segment in timeline.work_before(call) {
-                    let place = table.place(number, block, times.slot(segment.label));
-                    table.cells[place] = table.cells[place].saturating_add(segment.ns);
+                    if let Some(place) = table.place(number, block, times.slot(segment.label)) {
+                        table.cells[place] = table.cells[place].saturating_add(segment.ns);
+                    }
                 }
             }
         }
@@ -54,8 +78,45 @@ impl WorkTable {
         table
     }
 
+    /// Returns the first and last block of each gap in the calls of a thread.
+    fn blocks_with_gaps(&self, timeline: &CallTimeline) -> Vec<(u32, u32)> {
+        let known = timeline.gaps.iter().flatten().filter(|gap| gap.missing != UNKNOWN);
+        let mut gaps: Vec<(u32, u32)> = known.map(|gap| (gap.from, gap.to)).collect();
+        let mut last: HashMap<u32, CollectiveEntry> = HashMap::new();
+        for entry in timeline
+            .entries
+            .iter()
+            .filter(|entry| timeline.lacks_calls && entry.number < CollectiveEntry::INIT_NUMBER)
+        {
+            let before = last.insert(entry.communicator, *entry);
+            let (next, from) =
+                before.map_or((0, 0), |before| (before.number.saturating_add(1), before.call + 1));
+            if entry.number > next {
+                gaps.push((from, entry.call));
+            }
+        }
+        // The step before a gap ends in it.
+        let block = |call: u32| self.block_of(timeline, call as usize) as u32;
+        let mut blocks: Vec<(u32, u32)> =
+            gaps.iter().map(|(from, to)| (block(from.saturating_sub(1)), block(*to))).collect();
+        blocks.sort_unstable();
+        blocks.dedup_by(|next, last| {
+            let is_within = next.0 <= last.1;
+            last.1 = if is_within { next.1.max(last.1) } else { last.1 };
+            is_within
+        });
+        blocks
+    }
+
+    /// Returns whether calls of a thread are known to be missing in a block.
+    pub(crate) fn is_lacking(&self, timeline: usize, block: usize) -> bool {
+        let blocks = &self.lacking[timeline];
+        let before = blocks.partition_point(|(first, _)| *first as usize <= block);
+        before.checked_sub(1).is_some_and(|place| blocks[place].1 as usize >= block)
+    }
+
     fn find_typical(&mut self, timelines: usize) {
-        for slot in 0..SLOTS {
+        for (slot, column) in self.columns_by_slot() {
             let has_slot =
                 |timeline: &usize| (0..self.blocks).any(|block| self.ns(*timeline, block, slot) > 0);
             let holders: Vec<usize> = (0..timelines).filter(has_slot).collect();
@@ -65,10 +126,15 @@ impl WorkTable {
                 continue;
             }
             for block in 0..self.blocks {
-                let mut ns: Vec<u64> =
-                    holders.iter().map(|timeline| self.ns(*timeline, block, slot)).collect();
+                let known = holders.iter().filter(|timeline| !self.is_lacking(**timeline, block));
+                let mut ns: Vec<u64> = known.map(|timeline| self.ns(*timeline, block, slot)).collect();
+                if ns.is_empty() {
+                    continue;
+                }
+                ns.sort_unstable();
                 let middle = (ns.len() - 1) / 2;
-                self.typical[block * SLOTS + slot] = *ns.select_nth_unstable(middle).1;
+                self.typical[block * self.columns + column] = ns[middle];
+                self.of_others[block * self.columns + column] = OtherMedians::new(&ns);
             }
         }
     }
@@ -88,28 +154,142 @@ impl WorkTable {
         1..self.blocks - 1
     }
 
-    fn place(&self, timeline: usize, block: usize, slot: usize) -> usize {
-        (timeline * self.blocks + block) * SLOTS + slot
+    /// Returns the slots that have work, with the column of each.
+    fn columns_by_slot(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let slots = self.column_of.into_iter().enumerate();
+        slots.filter_map(|(slot, column)| Some((slot, usize::from(column?))))
+    }
+
+    fn place(&self, timeline: usize, block: usize, slot: usize) -> Option<usize> {
+        let column = usize::from(self.column_of[slot]?);
+        Some((timeline * self.blocks + block) * self.columns + column)
     }
 
     /// Returns the work of a thread in a block under the label of a slot, ns.
     pub(crate) fn ns(&self, timeline: usize, block: usize, slot: usize) -> u64 {
-        self.cells[self.place(timeline, block, slot)]
+        self.place(timeline, block, slot).map_or(0, |place| self.cells[place])
     }
 
     /// Returns the typical work of a thread in a block under the label of a slot, ns: the lower median of the
     /// threads that have the label. It is 0 for a label that only one or two threads have.
     pub(crate) fn typical_ns(&self, block: usize, slot: usize) -> u64 {
-        self.typical[block * SLOTS + slot]
+        self.column_of[slot].map_or(0, |column| self.typical[block * self.columns + usize::from(column)])
     }
 
-    /// Returns by how much a thread works longer in a block than is typical, ns.
-    pub(crate) fn excess_ns(&self, timeline: usize, block: usize) -> i64 {
-        let of_slot = |slot| {
+    /// Returns by how much a thread works longer in a block than is typical of the others, ns. `None` if calls are
+    /// missing in it.
+    ///
+    /// The lower median of all is below their mean by chance, so that each of a few threads would seem to be slow.
+    pub(crate) fn excess_ns(&self, timeline: usize, block: usize) -> Option<i64> {
+        if self.is_lacking(timeline, block) {
+            return None;
+        }
+        let of_slot = |(slot, column)| {
             let ns = self.ns(timeline, block, slot);
             // A thread without the label is not ahead by it.
-            if ns == 0 { 0 } else { ns as i64 - self.typical_ns(block, slot) as i64 }
+            if ns == 0 { 0 } else { ns as i64 - self.of_others_ns(block, column, ns) as i64 }
         };
-        (0..SLOTS).map(of_slot).fold(0, i64::saturating_add)
+        Some(self.columns_by_slot().map(of_slot).fold(0, i64::saturating_add))
+    }
+
+    /// Returns the work of a thread in a block, ns.
+    pub(crate) fn all_ns(&self, timeline: usize, block: usize) -> u64 {
+        self.columns_by_slot().map(|(slot, _)| self.ns(timeline, block, slot)).fold(0, u64::saturating_add)
+    }
+
+    /// Returns by how much the work of a thread differs by chance from block to block, as a share of it: the median of
+    /// the threads.
+    pub(crate) fn noise_share(&self, timelines: usize) -> f64 {
+        let share_of = |timeline: usize| {
+            let ns: Vec<f64> = self.step_blocks().map(|block| self.all_ns(timeline, block) as f64).collect();
+            let squares: f64 = ns.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
+            let deviation = (squares / (2 * ns.len().saturating_sub(1).max(1)) as f64).sqrt();
+            let mean = ns.iter().sum::<f64>() / ns.len().max(1) as f64;
+            (mean > 0.0).then(|| deviation / mean)
+        };
+        let mut shares: Vec<f64> = (0..timelines).filter_map(share_of).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    }
+
+    /// Returns which share of the work of a thread under each label is more than is typical, in all steps.
+    pub(crate) fn excess_shares(&self, timeline: usize) -> [f64; SLOTS] {
+        std::array::from_fn(|slot| {
+            let known = || self.step_blocks().filter(|block| !self.is_lacking(timeline, *block));
+            let ns: u128 = known().map(|block| u128::from(self.ns(timeline, block, slot))).sum();
+            let typical: u128 = known().map(|block| u128::from(self.typical_ns(block, slot))).sum();
+            if ns > typical { (ns - typical) as f64 / ns as f64 } else { 0.0 }
+        })
+    }
+
+    /// Returns the median work of the threads other than one with this work, ns.
+    fn of_others_ns(&self, block: usize, column: usize, own_ns: u64) -> u64 {
+        let medians = &self.of_others[block * self.columns + column];
+        match own_ns.cmp(&medians.limit_ns) {
+            Ordering::Less => medians.of_lower_ns,
+            Ordering::Equal => medians.of_equal_ns,
+            Ordering::Greater => medians.of_upper_ns,
+        }
+    }
+}
+
+/// The medians of all threads but one.
+#[derive(Clone, Copy, Debug, Default)]
+struct OtherMedians {
+    /// Median without a thread that has less than `limit_ns`, as much, or more, ns.
+    of_lower_ns: u64,
+    of_equal_ns: u64,
+    of_upper_ns: u64,
+    limit_ns: u64,
+}
+
+impl OtherMedians {
+    /// Returns the medians of times, which ascend.
+    fn new(ns: &[u64]) -> OtherMedians {
+        let at = |place: usize| ns.get(place).copied().unwrap_or(0);
+        let half = ns.len() / 2;
+        match ns.len() {
+            0 => OtherMedians::default(),
+            1 => OtherMedians { of_equal_ns: at(0), limit_ns: at(0), ..OtherMedians::default() },
+            count if count % 2 == 0 => {
+                let (low, high) = (at(half - 1), at(half));
+                OtherMedians { of_lower_ns: high, of_equal_ns: high, of_upper_ns: low, limit_ns: low }
+            }
+            _ => {
+                let [low, middle, high] = [at(half - 1), at(half), at(half + 1)];
+                OtherMedians {
+                    of_lower_ns: middle.midpoint(high),
+                    of_equal_ns: low.midpoint(high),
+                    of_upper_ns: low.midpoint(middle),
+                    limit_ns: middle,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_others_is_that_without_the_thread() {
+        for count in 1..9u64 {
+            let all: Vec<u64> = (0..count).map(|place| place * place * 2).collect();
+            let medians = OtherMedians::new(&all);
+            for own in &all {
+                let others: Vec<u64> = all.iter().copied().filter(|ns| ns != own).collect();
+                let expected = match others.len() {
+                    0 => *own,
+                    length => others[(length - 1) / 2].midpoint(others[length / 2]),
+                };
+                let found = match own.cmp(&medians.limit_ns) {
+                    Ordering::Less => medians.of_lower_ns,
+                    Ordering::Equal => medians.of_equal_ns,
+                    Ordering::Greater => medians.of_upper_ns,
+                };
+                assert_eq!(found, expected, "{own} of {all:?}");
+            }
+        }
     }
 }

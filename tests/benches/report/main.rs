@@ -6,10 +6,11 @@
 //!
 //! The database has about four million rows with times. Each round runs the report, SQL for its counts, sums and
 //! extremes, and SQL for the percentiles too; they change places every round. One turn of each warms the page cache.
-//! Ratios are taken within a round. With `--screen-ranks`, only the first screen of a run of so many ranks and ten
-//! million calls is timed.
+//! Ratios are taken within a round. Then follow the times that rpd-graph takes for a call, without a database. With
+//! `--screen-ranks`, only the first screen of a run of so many ranks and ten million calls is timed.
 
 mod first_screen;
+mod graph_speed;
 
 use clap::Parser;
 use rpd_tests::harness::{Job, binary, repository, rpd_merge};
@@ -121,6 +122,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
         println!("| {name} | {:.3} | {} |", median(seconds[at].iter().copied()), RatioInterval::of(ratios));
     }
+    graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }
 

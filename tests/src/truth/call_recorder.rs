@@ -5,10 +5,10 @@ use super::recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder,
 };
 use rpd_graph::{
-    ANY, BegunOperation, Call, CallTimeline, CollectiveEntry, CommunicatorMembers, Completion, JobCalls,
-    MessageEnd, MessageRole, WorkSegment,
+    ANY, BegunOperation, Call, CallGap, CallTimeline, CollectiveEntry, CommunicatorMembers, Completion,
+    JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// What a label of [`ModelledCalls`] stands for.
@@ -29,8 +29,10 @@ pub struct ModelledCalls {
     pub job: JobCalls,
     /// Texts of the labels.
     pub labels: Vec<LabelText>,
-    /// True messages: timeline and index of the sending and the receiving end.
+    /// True messages: timeline and number of the sending and the receiving end.
     pub messages: Vec<((u32, u32), (u32, u32))>,
+    /// Number of each message end of a timeline in `messages`, which count those that are missing.
+    pub end_numbers: Vec<Vec<u32>>,
     /// Number of calls that are missing.
     pub dropped: u64,
 }
@@ -81,6 +83,21 @@ struct RecordedRank {
     last_function: &'static str,
     slots: Vec<Option<BegunOperation>>,
     calls: u64,
+    /// Number of its message ends.
+    ends: u32,
+    /// The numbers of its calls with messages, by communicator.
+    numbers: BTreeMap<u32, MessageNumbers>,
+    has_starts: bool,
+}
+
+/// The numbers that the collector gives to the calls with messages of a rank on a communicator, but `MPI_Start`.
+#[derive(Clone, Copy, Debug, Default)]
+struct MessageNumbers {
+    /// Number of calls.
+    all: u32,
+    /// Number of calls up to the last one that was recorded, and the index of the call after it.
+    recorded: u32,
+    next_call: u32,
 }
 
 impl<'a> CallRecorder<'a> {
@@ -106,7 +123,11 @@ impl<'a> CallRecorder<'a> {
         };
         CallRecorder {
             recording,
-            calls: ModelledCalls { job, ..ModelledCalls::default() },
+            calls: ModelledCalls {
+                job,
+                end_numbers: vec![Vec::new(); program.ranks as usize],
+                ..ModelledCalls::default()
+            },
             numbers: HashMap::new(),
             ranks: vec![RecordedRank::default(); program.ranks as usize],
         }
@@ -116,7 +137,63 @@ impl<'a> CallRecorder<'a> {
     pub fn finish(mut self, latency_ns: u64) -> ModelledCalls {
         self.calls.job.latency_ns = Some(latency_ns);
         self.calls.job.labels = self.calls.labels.len() as u32;
+        self.locate_gaps();
         self.calls
+    }
+
+    /// Stores which calls may be missing, as far as the numbers of the recorded ones show it.
+    fn locate_gaps(&mut self) {
+        let timelines = &self.calls.job.timelines;
+        let gaps = timelines.iter().flat_map(|timeline| timeline.gaps.iter().flatten());
+        let of_messages: u64 = gaps.map(|gap| u64::from(gap.missing)).sum();
+        let of_collectives: u64 = timelines.iter().map(missing_collectives).sum();
+        let are_unseen = self.calls.dropped > of_messages + of_collectives;
+        for (timeline, rank) in self.calls.job.timelines.iter_mut().zip(&self.ranks) {
+            let mut gaps = timeline.gaps.take().unwrap_or_default();
+            timeline.lacks_calls = are_unseen || !gaps.is_empty() || missing_collectives(timeline) > 0;
+            if are_unseen {
+                // The last calls may be missing on any communicator.
+                let to = timeline.calls.len() as u32;
+                gaps.extend(rank.numbers.iter().map(|(communicator, numbers)| CallGap {
+                    communicator: *communicator,
+                    from: numbers.next_call,
+                    to,
+                    missing: UNKNOWN,
+                }));
+            }
+            gaps.sort_by_key(|gap| (gap.communicator, gap.from));
+            // No number shows that MPI_Start is missing.
+            timeline.gaps = Some(gaps).filter(|_| timeline.lacks_calls && !(are_unseen && rank.has_starts));
+        }
+    }
+
+    /// Takes the number of a call with messages, and notes those before it that were not recorded.
+    fn take_number(&mut self, call: &ModelCall<'_>, is_recorded: bool) {
+        let state = &mut self.ranks[call.rank as usize];
+        if call.function.starts_with("MPI_Start") {
+            state.has_starts |= is_recorded;
+            return;
+        }
+        let communicator = call.operations.iter().find_map(|operation| match operation {
+            CallOperation::Send(message, _)
+            | CallOperation::Receive(message, _)
+            | CallOperation::Prepare(message, _) => Some(message.communicator),
+            _ => None,
+        });
+        let Some(communicator) = communicator else { return };
+        let numbers = state.numbers.entry(communicator).or_default();
+        numbers.all += 1;
+        if !is_recorded {
+            return;
+        }
+        let timeline = &mut self.calls.job.timelines[call.rank as usize];
+        let this = timeline.calls.len() as u32 - 1;
+        let missing = numbers.all - numbers.recorded - 1;
+        if missing > 0 {
+            let gap = CallGap { communicator, from: numbers.next_call, to: this, missing };
+            timeline.gaps.get_or_insert_default().push(gap);
+        }
+        (numbers.recorded, numbers.next_call) = (numbers.all, this + 1);
     }
 
     fn label(&mut self, text: LabelText) -> u32 {
@@ -198,7 +275,7 @@ impl<'a> CallRecorder<'a> {
     fn add_end(&mut self, rank: u32, call: u32, message: CalledMessage, role: MessageRole) {
         let CalledMessage { communicator, peer, tag, bytes, slot } = message;
         let ends = &mut self.calls.job.timelines[rank as usize].message_ends;
-        let is_blocking = slot.is_none();
+        let (is_blocking, bytes) = (slot.is_none(), u32::try_from(bytes).unwrap_or(u32::MAX));
         ends.push(MessageEnd { call, communicator, peer, tag, bytes, role, is_blocking });
         let begun = BegunOperation::Message(ends.len() as u32 - 1);
         self.begin(rank, slot, begun);
@@ -230,6 +307,16 @@ impl<'a> CallRecorder<'a> {
     }
 }
 
+/// Returns how many numbers no collective of a timeline has.
+fn missing_collectives(timeline: &CallTimeline) -> u64 {
+    let mut last: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+    for entry in timeline.entries.iter().filter(|entry| entry.number < CollectiveEntry::INIT_NUMBER) {
+        let (all, recorded) = last.entry(entry.communicator).or_default();
+        (*all, *recorded) = (entry.number + 1, *recorded + 1);
+    }
+    last.values().map(|(all, recorded)| u64::from(*all) - recorded).sum()
+}
+
 /// Returns source and tag of a receive, with those of its status where the receive accepts any.
 fn actual((peer, tag): (i32, i32), status: Option<MessageStatus>) -> (i32, i32) {
     let (source, sent) = status.unwrap_or((peer, tag));
@@ -247,10 +334,16 @@ impl RunRecorder for CallRecorder<'_> {
             (self.job_time(call.rank, call.enter_ns), self.job_time(call.rank, call.exit_ns));
         let duration_ns = exit_ns.saturating_sub(enter_ns).max(0) as u64;
         let number = self.ranks[call.rank as usize].calls;
+        let is_end = |operation: &&CallOperation| {
+            matches!(operation, CallOperation::Send(..) | CallOperation::Receive(..))
+        };
+        let state = &mut self.ranks[call.rank as usize];
+        let ends = state.ends..state.ends + call.operations.iter().filter(is_end).count() as u32;
+        state.ends = ends.end;
         self.ranks[call.rank as usize].calls += 1;
         if self.is_dropped(call.rank, number) {
             self.calls.dropped += 1;
-            self.calls.job.timelines[call.rank as usize].lacks_calls = true;
+            self.take_number(call, false);
             self.ranks[call.rank as usize].pending.push((None, duration_ns));
             return self.drop_operations(call.rank, call.operations);
         }
@@ -258,6 +351,8 @@ impl RunRecorder for CallRecorder<'_> {
         let label = self.label(LabelText::Function(call.function));
         let timeline = &mut self.calls.job.timelines[call.rank as usize];
         timeline.calls.push(Call { enter_ns, duration_ns, label });
+        self.take_number(call, true);
+        self.calls.end_numbers[call.rank as usize].extend(ends);
         for operation in call.operations {
             self.add_operation(call.rank, operation);
         }

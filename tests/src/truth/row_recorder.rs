@@ -1,7 +1,7 @@
 use super::call_recorder::DroppedCalls;
 use super::program::Program;
 use super::recorder::{CallOperation, CalledMessage, MessageStatus, ModelCall, RunRecorder};
-use rpd_graph::ANY;
+use rpd_graph::{ANY, CollectiveEntry};
 use rpd_shard::model::{TableId, native};
 
 /// Value of a column of a native row.
@@ -153,7 +153,10 @@ impl<'a> RowRecorder<'a> {
                 }
                 CallOperation::Collective(entered) => {
                     // The collector gives MPI_Init and MPI_Finalize no communicator.
-                    if matches!(entered.number, rpd_graph::INIT_NUMBER | rpd_graph::FINALIZE_NUMBER) {
+                    if matches!(
+                        entered.number,
+                        CollectiveEntry::INIT_NUMBER | CollectiveEntry::FINALIZE_NUMBER
+                    ) {
                         continue;
                     }
                     values.push(("comm_id", self.name_of(entered.communicator)));

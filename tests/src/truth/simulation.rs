@@ -9,7 +9,7 @@ use super::ranks::{BlockedCall, Rank, Request};
 use super::recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder,
 };
-use rpd_graph::ANY;
+use rpd_graph::{ANY, CollectiveEntry};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use thiserror::Error;
@@ -326,8 +326,8 @@ impl<R: RunRecorder> Simulation<'_, R> {
     fn enter(&mut self, rank: u32, call: &mut BlockedCall, collective: Collective, slot: Option<Slot>) {
         let Collective { kind, communicator, root, bytes } = collective;
         let number = match kind {
-            CollectiveKind::Init => rpd_graph::INIT_NUMBER,
-            CollectiveKind::Finalize => rpd_graph::FINALIZE_NUMBER,
+            CollectiveKind::Init => CollectiveEntry::INIT_NUMBER,
+            CollectiveKind::Finalize => CollectiveEntry::FINALIZE_NUMBER,
             _ => self.ranks[rank as usize].take_collective_number(communicator),
         };
         let called = CalledCollective { kind, communicator, number, root, bytes, slot };

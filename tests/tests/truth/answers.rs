@@ -8,11 +8,6 @@ const SEED: u64 = 4;
 /// Largest error of a stated gain as a share of the run.
 const MAX_GAIN_ERROR: f64 = 0.03;
 
-/// Scenarios in which most waiting is due to their structure. The analysis says that it cannot tell, since the named
-/// rank causes only a small part of all waiting.
-const MAY_BE_UNKNOWN: [ScenarioKind; 3] =
-    [ScenarioKind::Pipeline, ScenarioKind::Master, ScenarioKind::SlowMaster];
-
 fn answers(treatment: RecordTreatment) -> Vec<(ScenarioKind, JudgedAnswer)> {
     let kinds = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean());
     let judged = |kind: ScenarioKind| {
@@ -26,15 +21,14 @@ fn check(treatment: RecordTreatment) -> AnswerTally {
     let mut tally = AnswerTally::default();
     for (kind, answer) in answers(treatment) {
         let name = kind.name();
-        let is_right = match answer.verdict {
-            AnswerVerdict::Right | AnswerVerdict::RightlyUnknown => true,
-            AnswerVerdict::Unknown => MAY_BE_UNKNOWN.contains(&kind),
-            _ => false,
-        };
+        let is_right = matches!(answer.verdict, AnswerVerdict::Right | AnswerVerdict::RightlyUnknown);
         assert!(is_right, "{name}: {answer:#?}");
         assert_ne!(answer.has_range, Some(false), "{name}: another range is named: {answer:#?}");
         let error = answer.gain_error().unwrap_or(0.0);
         assert!(error < MAX_GAIN_ERROR, "{name}: the gain is off by {error:.3} of the run: {answer:#?}");
+        if kind == ScenarioKind::StartUp {
+            assert_eq!(answer.covers_gain(), Some(true), "{name}: {answer:#?}");
+        }
         tally.add(&answer);
     }
     tally

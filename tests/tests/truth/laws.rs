@@ -1,11 +1,11 @@
 //! What must hold for the calls of any program, and for damaged ones.
 
 use proptest::prelude::*;
-use rpd_graph::{BegunOperation, CallGraph, CollectiveWaits, JobCalls, MessageRole, WaitAnalysis};
+use rpd_graph::{BegunOperation, CallGap, CallGraph, CollectiveWaits, JobCalls, MessageRole, WaitAnalysis};
 use rpd_tests::synthetic::RandomSource;
 use rpd_tests::truth::{
-    CallOperation, CallRecorder, CallRecording, Message, ModelCall, ModelledCalls, Network, Operation,
-    PlantedExcess, Program, RandomProgramSize, RunConditions, RunDurations, RunRecorder, SendMode,
+    CallOperation, CallRecorder, CallRecording, DroppedCalls, Message, ModelCall, ModelledCalls, Network,
+    Operation, PlantedExcess, Program, RandomProgramSize, RunConditions, RunDurations, RunRecorder, SendMode,
     random_program, simulate,
 };
 use std::collections::HashSet;
@@ -93,6 +93,37 @@ proptest! {
         let counts = graph.instance_counts();
         prop_assert_eq!(counts.matched, collectives as u64);
         prop_assert_eq!(counts.incomplete + counts.mismatched, 0);
+    }
+
+    #[test]
+    fn no_message_matches_another_where_calls_are_missing(
+        seed in any::<u64>(),
+        size in (sizes(true), any::<bool>()),
+        dropped in proptest::collection::vec((0..7u32, 0..90u64, 1..9u64), 1..4),
+    ) {
+        let (size, has_large) = size;
+        let program = random_program(seed, RandomProgramSize { has_large, ..size });
+        let burst = |(rank, first, calls): (u32, u64, u64)| DroppedCalls {
+            rank: rank % size.ranks,
+            calls: first..first + calls,
+        };
+        let dropped = dropped.into_iter().map(burst).collect();
+        let mut recording = CallRecording { keeps_messages: true, dropped, ..CallRecording::default() };
+        recording.clocks.error_bound_ns = (seed % 2 == 0).then_some(0);
+        let mut recorder = CallRecorder::new(&program, &recording);
+        simulate(&program, &conditions(seed), &mut recorder).unwrap();
+        let calls = recorder.finish(Network::default().far_latency_ns);
+        let graph = CallGraph::new(&calls.job).unwrap();
+        let messages: HashSet<_> = calls.messages.iter().copied().collect();
+        let number = |(timeline, end): (usize, usize)| (timeline as u32, calls.end_numbers[timeline][end]);
+        for (timeline, of) in calls.job.timelines.iter().enumerate() {
+            let sends = of.message_ends.iter().enumerate().filter(|(_, end)| end.role.is_send());
+            for (end, _) in sends {
+                if let Some(partner) = graph.partner(timeline, end) {
+                    prop_assert!(messages.contains(&(number((timeline, end)), number(partner))));
+                }
+            }
+        }
     }
 
     #[test]
@@ -194,7 +225,7 @@ fn damage(job: &mut JobCalls, seed: u64) {
     }
     let place = random.index(job.timelines.len());
     let timeline = &mut job.timelines[place];
-    match random.index(16) {
+    match random.index(17) {
         0 => timeline.process = value as u32,
         1 => timeline.node = value as u32,
         2 => timeline.start_ns = value as i64,
@@ -206,7 +237,7 @@ fn damage(job: &mut JobCalls, seed: u64) {
         8 => change(&mut timeline.work, &mut random, |work| work.ns = value >> 8),
         9 => change(&mut timeline.first_work, &mut random, |first| *first = value as u32),
         10 => change(&mut timeline.message_ends, &mut random, |end| {
-            (end.peer, end.bytes) = (value as i32, value);
+            (end.peer, end.bytes) = (value as i32, value as u32);
         }),
         11 => change(&mut timeline.message_ends, &mut random, |end| {
             (end.call, end.role) = (value as u32, MessageRole::Probe);
@@ -218,6 +249,16 @@ fn damage(job: &mut JobCalls, seed: u64) {
         14 => change(&mut timeline.completions, &mut random, |completion| {
             completion.operation = BegunOperation::Message(value as u32);
         }),
+        15 => {
+            let gap = |at: u64| CallGap {
+                communicator: 0,
+                from: at as u32,
+                to: (at + value % 3) as u32,
+                missing: 1,
+            };
+            timeline.lacks_calls = true;
+            timeline.gaps = Some((1..value % 5).map(|at| gap(4 * at)).collect());
+        }
         _ if timeline.first_call_of_step.is_empty() => {}
         _ => timeline.first_call_of_step.push(value as u32),
     }

@@ -2,7 +2,10 @@
 
 use crate::small_run::SmallRun;
 use rpd_calls::{CallLabel, MissingCalls, ReadOptions, RunCalls, StepKind};
-use rpd_graph::{ANY, BegunOperation, CallGraph, CallTimeline, CollectiveWaits, INIT_NUMBER, MessageRole};
+use rpd_graph::{
+    ANY, BegunOperation, CallGap, CallGraph, CallTimeline, CollectiveEntry, CollectiveWaits, MessageRole,
+    UNKNOWN,
+};
 
 const WORLD: (&str, &str) = ("comm", "MPI_COMM_WORLD");
 
@@ -56,7 +59,7 @@ fn a_message_and_a_collective_of_two_ranks_match() {
     assert_eq!((end.call, end.peer, end.tag, end.bytes, end.role), (1, 1, 3, 80, MessageRole::Send));
     let entries: Vec<_> =
         sender.entries.iter().map(|entry| (entry.call, entry.number, entry.waits)).collect();
-    assert_eq!(entries[0], (0, INIT_NUMBER, CollectiveWaits::ForAll));
+    assert_eq!(entries[0], (0, CollectiveEntry::INIT_NUMBER, CollectiveWaits::ForAll));
     assert_eq!(entries[1], (2, 0, CollectiveWaits::ForRoot));
     let between = |before: &str, after: &str, ns| (format!("{before}..{after}"), ns);
     let expected = [
@@ -192,6 +195,53 @@ fn dropped_calls_and_losses_make_processes_lack_calls() {
         MissingCalls::NoSteps,
     ];
     assert_eq!(calls.unavailable, expected);
+}
+
+#[test]
+fn missing_numbers_show_where_messages_are_missing() {
+    let read = |losses: &str| {
+        let mut run = SmallRun::new();
+        let thread = run.rank(0, 2);
+        for (place, seq) in [(0, "1"), (1, "2"), (2, "5"), (4, "7")] {
+            let values = [WORLD, ("peer", "1"), ("tag", "1"), ("bytes", "8"), ("seq", seq)];
+            run.call(thread, (10 * place, 10 * place + 5), "MPI_Send", &values);
+            run.call(thread, (10 * place + 6, 10 * place + 7), "MPI_Waitall", &[]);
+        }
+        run.metadata("rpd.losses", losses);
+        let mut calls = run.read(&ReadOptions::default());
+        (calls.job.timelines[0].lacks_calls, calls.job.timelines.remove(0).gaps)
+    };
+    let gap = |from, to, missing| CallGap { communicator: 0, from, to, missing };
+    let seen = vec![gap(3, 4, 2), gap(5, 6, 1)];
+    assert_eq!(read(r#"[{"table":"mpi_call","rows":3}]"#), (true, Some(seen.clone())));
+    // Calls without numbers were lost, perhaps at the end.
+    let with_last = [seen, vec![gap(7, 8, UNKNOWN)]].concat();
+    assert_eq!(read(r#"[{"table":"mpi_call","rows":4}]"#), (true, Some(with_last)));
+}
+
+#[test]
+fn the_metadata_of_the_merge_give_error_bounds_and_members() {
+    let mut run = SmallRun::new();
+    let comm = ("comm", "MPI_COMM_WORLD/1@0");
+    for rank in 0..2 {
+        let thread = run.rank(rank, 2);
+        run.call(thread, (0, 100), "MPI_Barrier", &[comm, ("seq", "1")]);
+    }
+    run.metadata("rpd.clock.domains", r#"[{"boot_id":"a","time_namespace":0,"ranks":[1]}]"#);
+    let bounds =
+        r#"[{"boot_id":"a","time_namespace":0,"from_ns":0,"to_ns":100,"error_bound_ns":[5,9,null]}]"#;
+    run.metadata("rpd.clock.error_bounds", bounds);
+    run.metadata(
+        "rpd.communicators",
+        r#"[{"name":"MPI_COMM_WORLD/1@0","size":2,"ranks":[[0,2,2,-1]]},{"size":7}]"#,
+    );
+    let calls = run.read(&ReadOptions::default());
+    let [first, second] = &calls.job.timelines[..] else { panic!("{calls:?}") };
+    assert_eq!([0, 30, 80].map(|at| first.error_bound_at(at)), [Some(7); 3]);
+    assert_eq!([-9, 30, 80].map(|at| second.error_bound_at(at)), [Some(5), Some(9), None]);
+    let place = calls.communicators.iter().position(|name| name == comm.1).unwrap();
+    assert_eq!(calls.job.communicators[place].groups, [[1, 0]]);
+    assert_eq!(CallGraph::new(&calls.job).unwrap().instance_counts().matched, 1);
 }
 
 #[test]
