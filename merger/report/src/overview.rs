@@ -4,11 +4,12 @@ use crate::clocks::ClockBounds;
 use crate::input::{ReportRun, input_words, shell_word};
 use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
-use crate::report::{NextCommand, Report, VerdictScreen, shown_time};
+use crate::report::{NextCommand, Report, VerdictScreen};
 use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_lines, with_analysis};
 use rpd_calls::StepKind;
 use rpd_console::Failure;
 use rpd_console::wording::counted;
+use rpd_verdict::shown_time;
 
 /// Makes the report.
 pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {

@@ -1,9 +1,9 @@
 //! A table as CSV, with the quoting of RFC 4180.
 
-use super::cut::cut_middle;
 use super::json::MAX_CHARS;
 use crate::report::{Cell, ReportTable};
 use rpd_console::Failure;
+use rpd_verdict::cut_middle;
 
 /// Returns a header with the keys of the columns, and a line for each row. Unknown values are empty.
 pub(super) fn csv_table(table: &ReportTable) -> Result<String, Failure> {

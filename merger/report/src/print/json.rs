@@ -1,8 +1,8 @@
 //! The report as one JSON object.
 
-use super::cut::cut_middle;
 use crate::report::{Cell, Report, ReportTable};
 use rpd_console::Failure;
+use rpd_verdict::cut_middle;
 use serde_json::{Map, Value as Json, json};
 
 /// Version of the object. Within a version, keys are only added.

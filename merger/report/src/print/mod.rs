@@ -1,7 +1,6 @@
 //! Prints a report in each format.
 
 mod csv_table;
-mod cut;
 mod json;
 mod screen;
 mod text;
@@ -9,7 +8,6 @@ mod text;
 use crate::options::OutputFormat;
 use crate::report::Report;
 use csv_table::csv_table;
-pub(crate) use cut::cut_middle;
 use json::json_object;
 use rpd_console::Failure;
 use rpd_console::wording::one_line;

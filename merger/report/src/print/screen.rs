@@ -1,9 +1,9 @@
 //! The first screen: the verdict, what is unavailable, and the next commands, in a bounded number of short lines.
 
-use super::cut::cut_middle;
 use super::text::{TableStyle, markdown};
 use crate::report::{NextCommand, Unavailable, VerdictScreen};
 use rpd_console::wording::{grouped, one_line};
+use rpd_verdict::cut_middle;
 
 /// Maximum number of lines, without the two of the head.
 const MAX_LINES: usize = 23;

@@ -1,10 +1,10 @@
 //! The report for people: as text, or as Markdown.
 
-use super::cut::cut_middle;
 use super::screen::screen_text;
 use crate::report::{Cell, Report, ReportTable, RunHead};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use rpd_console::wording::{counted, one_line};
+use rpd_verdict::cut_middle;
 
 /// Maximum number of characters in a cell.
 const MAX_CHARS: usize = 60;

@@ -2,7 +2,7 @@
 
 mod cell;
 
-pub(crate) use cell::{Cell, shown_time};
+pub(crate) use cell::Cell;
 
 use serde_json::{Map, Value as Json};
 

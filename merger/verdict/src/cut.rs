@@ -4,7 +4,7 @@
 const MARK: &str = "...";
 
 /// Returns a text of at most `max` characters. Begin and end of longer ones remain, as both tell templates apart.
-pub(crate) fn cut_middle(text: &str, max: usize) -> String {
+pub fn cut_middle(text: &str, max: usize) -> String {
     // Bytes are at least as many as characters.
     if text.len() <= max || text.chars().nth(max).is_none() {
         return text.to_owned();

@@ -1,6 +1,7 @@
 //! Names of threads, nodes and labels.
 
-use super::AnalysedRun;
+use crate::analysed_run::AnalysedRun;
+use crate::cut::cut_middle;
 use rpd_calls::{CallLabel, CallProcess, RunCalls};
 use rpd_console::wording::{one_line, rank_ranges};
 use rpd_graph::FindingSubject;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 const MAX_NAME_CHARS: usize = 48;
 
 /// Returns the process of a timeline.
-pub(crate) fn process_of(calls: &RunCalls, timeline: u32) -> Option<&CallProcess> {
+pub fn process_of(calls: &RunCalls, timeline: u32) -> Option<&CallProcess> {
     let process = calls.job.timelines.get(timeline as usize)?.process;
     calls.processes.get(process as usize)
 }
@@ -22,7 +23,7 @@ pub(crate) fn ranks_of(calls: &RunCalls, timelines: &[u32]) -> Vec<u32> {
 }
 
 /// Returns the rank of a subject that is one thread.
-pub(crate) fn only_rank_of(calls: &RunCalls, subject: &FindingSubject) -> Option<u32> {
+pub fn only_rank_of(calls: &RunCalls, subject: &FindingSubject) -> Option<u32> {
     match subject {
         FindingSubject::Timelines(timelines) => match timelines.as_slice() {
             [timeline] => process_of(calls, *timeline)?.rank,
@@ -67,7 +68,7 @@ pub(crate) fn timeline_text(calls: &RunCalls, timeline: u32) -> String {
 }
 
 /// Names what work or a call is counted under: `range "forward"`, `MPI_Recv`, `no range, after MPI_Recv`.
-pub(crate) fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
+pub fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
     match label.and_then(|label| calls.labels.get(label as usize)) {
         Some(CallLabel::Range(name)) => format!("range \"{}\"", short(name)),
         Some(CallLabel::Function(name)) => short(name),
@@ -86,7 +87,7 @@ pub(crate) fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
 }
 
 /// Returns a name on one line, cut in its middle.
-pub(crate) fn short(name: &str) -> String {
+pub fn short(name: &str) -> String {
     // Escapes make a name longer.
-    crate::print::cut_middle(&one_line(name), MAX_NAME_CHARS)
+    cut_middle(&one_line(name), MAX_NAME_CHARS)
 }

@@ -1,8 +1,8 @@
 //! The verdict on a run: in sentences, and for machines.
 
-use super::AnalysedRun;
-use super::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
-use crate::report::shown_time;
+use crate::analysed_run::AnalysedRun;
+use crate::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
+use crate::shown_time::shown_time;
 use rpd_calls::CallLabel;
 use rpd_console::wording::grouped;
 use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
@@ -14,13 +14,16 @@ const MIN_START_UP: f64 = 0.01;
 const MAX_FUNCTIONS: usize = 3;
 
 /// The verdict as lines of a label and a text, the first of them the verdict itself, and as keys of the JSON object.
-pub(crate) struct VerdictLines {
-    pub(crate) lines: Vec<(&'static str, String)>,
-    pub(crate) json: Map<String, Json>,
+#[derive(Debug)]
+pub struct VerdictLines {
+    /// Label and text of each line.
+    pub lines: Vec<(&'static str, String)>,
+    /// Keys of the JSON object.
+    pub json: Map<String, Json>,
 }
 
 /// Returns the verdict on a run.
-pub(crate) fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
+pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let diagnosis = &found.diagnosis;
     let mut lines = vec![headline(found)];
     if let Some(finding) = diagnosis.findings.first() {

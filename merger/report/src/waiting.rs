@@ -1,0 +1,35 @@
+//! The analysis of waiting for the selected part of a run: which rank the others wait for.
+
+pub(crate) use rpd_verdict::{AnalysedRun, label_text, only_rank_of, process_of, short, verdict_lines};
+
+use crate::input::ReportRun;
+use crate::report::Unavailable;
+use rpd_calls::{ReadOptions, RunCalls};
+use rpd_console::Failure;
+use rpd_console::wording::one_line;
+use rpd_verdict::with_analysed_calls;
+
+/// Why no rank is named if processes are left out, and the way out.
+const LEFT_OUT: &str =
+    "--ranks or --nodes leave out processes that the others may wait for; omit these options";
+
+/// Reads the calls of the run, analyses them, and passes the result on.
+pub(crate) fn with_analysis<T>(
+    run: &ReportRun,
+    use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let selection = &run.selection;
+    let options = ReadOptions { step: selection.step.clone(), window_ns: selection.window_ns() };
+    let calls = RunCalls::read(&run.database, &options)?;
+    if let Some(step) = selection.step.as_deref().filter(|_| calls.steps.is_none() && calls.job.processes > 0)
+    {
+        let name = one_line(step);
+        return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
+    }
+    with_analysed_calls(&calls, selection.is_restricted().then_some(LEFT_OUT), use_it)
+}
+
+/// Describes what is missing in the calls.
+pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
+    rpd_verdict::missing_reasons(calls).map(|reason| Unavailable::new("waiting", reason)).collect()
+}
