@@ -71,6 +71,11 @@ const STACK_ID_DIVISOR: u64 = 256;
 /// Maximum memory per collective call while calls of all ranks are matched, bytes.
 const COLLECTIVE_BYTES: u64 = 160;
 
+/// Maximum memory per call to MPI while the calls of a run are analysed, bytes.
+const ANALYSED_CALL_BYTES: u64 = 512;
+/// The same per region of any kind, bytes.
+const ANALYSED_REGION_BYTES: u64 = 128;
+
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryBudget(u64);
@@ -148,6 +153,14 @@ impl MemoryBudget {
     /// not depend on the number of ranks.
     pub fn collectives(self) -> u64 {
         ((self.0 - BASE_BYTES) / 6 / COLLECTIVE_BYTES).min(CallSample::MAX_CALLS)
+    }
+
+    /// Returns the memory that is necessary to analyse the calls of a run, if there is less.
+    pub fn lacks_for_analysis(self, calls: u64, regions: u64) -> Option<u64> {
+        let calls = calls.saturating_mul(ANALYSED_CALL_BYTES);
+        let needed = regions.saturating_mul(ANALYSED_REGION_BYTES).saturating_add(calls);
+        let needed = needed.saturating_add(BASE_BYTES);
+        (needed > self.0).then_some(needed)
     }
 
     /// Fails if the memory does not suffice. `read` of `all` bytes of the inputs were read so far.

@@ -3,7 +3,7 @@
 use crate::allocator::keep_freed_memory;
 use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all};
 use crate::merge::{MergeJob, merge_job};
-use crate::options::MergeArgs;
+use crate::options::{LateChoice, MergeArgs};
 use crate::partial_output::PartialOutput;
 use crate::summary::MergeReport;
 use rpd_clocks::AlignChoice;
@@ -75,7 +75,7 @@ pub struct MergedInputs {
 
 impl MergedInputs {
     /// Finds the merged database of these inputs: the only input, or the database in a run folder if nothing in the
-    /// folder is newer. Merges the inputs into a database below `folder()` otherwise.
+    /// folder is newer. Merges the inputs into a database below `folder()` otherwise. The caller analyses it.
     ///
     /// # Errors
     /// If the inputs cannot be listed or merged, or the database cannot be written.
@@ -93,6 +93,7 @@ impl MergedInputs {
             return Ok(MergedInputs { path, made: None });
         }
         let mut progress = Progress::new(!args.quiet);
+        let args = &MergeArgs { late: LateChoice::Never, ..args.clone() };
         let made = TemporaryMerge::of(&Solo, args, (found.files, unused), &folder()?, &mut progress)?;
         progress.finish();
         Ok(MergedInputs { path: made.path().to_owned(), made: Some(made) })

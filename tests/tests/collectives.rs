@@ -125,7 +125,7 @@ fn late_ranks_are_those_that_were_planted_on_one_node_as_on_two() {
             assert_eq!(late.len(), 2, "{stderr}");
         }
         let line = format!(
-            "late       rank 5 on {}: others waited 3.3 s for it, 92 % of all waiting; before 152 of 200 collectives it spent 3.0 ms (median; ",
+            "waiting    rank 5 on {} entered last: others waited 3.3 s for it, 92 % of all waiting; before 152 of 200 collectives it spent 3.0 ms (median; ",
             first["host"].as_str().unwrap()
         );
         assert!(stderr.contains(&line), "{stderr}");
@@ -173,7 +173,10 @@ fn without_collectives_nobody_is_late() {
     let inputs = shards(&run, &folder.path().join("in"), 5, &send);
     let (report, stderr) = told(&inputs, &folder.path().join("out.db"));
     assert_eq!(report["late_ranks"].as_array().unwrap().len(), 0);
-    assert!(stderr.contains("late       cannot tell which rank: no collectives were recorded\n"), "{stderr}");
+    assert!(
+        stderr.contains("waiting    cannot tell which rank entered last: no collectives were recorded\n"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -238,7 +241,9 @@ fn regions_of_processes_that_called_different_things_are_not_compared() {
     );
     assert!(stderr.contains("nothing is known of its clock; times unchanged"), "{stderr}");
     assert!(
-        stderr.contains("late       cannot tell which rank: no collectives of different ranks match\n"),
+        stderr.contains(
+            "waiting    cannot tell which rank entered last: no collectives of different ranks match\n"
+        ),
         "{stderr}"
     );
 }

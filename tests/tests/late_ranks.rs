@@ -1,4 +1,4 @@
-//! Which rank the others wait for: real programs of four ranks, each late for a reason of its own (`workloads/late.c`).
+//! Which rank enters collectives last: real programs of four ranks, each late for a reason of its own (`workloads/late.c`).
 
 use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, repository, rpd_merge, skip};
 use serde_json::Value;
@@ -36,8 +36,15 @@ impl Bench {
     }
 }
 
+/// Merges a run. The line `late` is the verdict of rpd-report on it.
 fn merged(run: &Path) -> (Value, String) {
     let outcome = rpd_merge().arg("--json").arg(run).run().success();
+    if let Some(late) = outcome.stderr.lines().find_map(|line| line.strip_prefix("late ")) {
+        let report = Job::new(binary("rpd-report")).args(["--format", "json"]).arg(run).run().success();
+        let report: Value = serde_json::from_str(&report.stdout).unwrap();
+        assert_eq!(Some(late.trim()), report["headline"].as_str(), "{report}");
+        eprintln!("{late}");
+    }
     (serde_json::from_str(&outcome.stdout).unwrap(), outcome.stderr)
 }
 
@@ -51,7 +58,7 @@ fn each(pattern: &str, is_right: impl Fn(Option<u64>, &str) -> bool) {
     each_line(pattern, |named, verdict, _| is_right(named, verdict));
 }
 
-/// The same with the line `late`.
+/// The same with the line `waiting`.
 fn each_line(pattern: &str, is_right: impl Fn(Option<u64>, &str, &str) -> bool) {
     each_line_of(4, pattern, is_right);
 }
@@ -64,7 +71,7 @@ fn each_line_of(ranks: usize, pattern: &str, is_right: impl Fn(Option<u64>, &str
         let (report, summary) = bench.run(ranks, pattern, seed);
         let lateness = &report["lateness"];
         let verdict = lateness["verdict"].as_str().unwrap();
-        let line = summary.lines().find(|line| line.starts_with("late ")).unwrap().to_owned();
+        let line = summary.lines().find(|line| line.starts_with("waiting ")).unwrap().to_owned();
         if !is_right(lateness["rank"].as_u64(), verdict, &line) {
             wrong.push(format!("seed {seed}: {line}\n{lateness}\n{}", report["late_ranks"]));
         }
@@ -140,7 +147,9 @@ fn a_rank_that_polls_for_the_message_of_a_slow_one_is_not_named_alone_under_mpi(
 #[test]
 fn waiting_in_calls_that_are_not_compared_is_not_denied_alone_under_mpi() {
     each_line("broadcast", |named, _, line| {
-        named.is_none() && line.contains("cannot tell which rank: ranks spent") && line.contains("MPI_Bcast")
+        named.is_none()
+            && line.contains("cannot tell which rank entered last: ranks spent")
+            && line.contains("MPI_Bcast")
     });
 }
 
@@ -171,7 +180,8 @@ fn only_the_collectives_that_carry_the_waiting_are_counted_alone_under_mpi() {
 #[test]
 fn where_messages_arrive_in_other_threads_nothing_can_be_told_alone_under_mpi() {
     each_line("threads", |named, _, line| {
-        named.is_none() && line.contains("cannot tell which rank: ranks call MPI in several threads")
+        named.is_none()
+            && line.contains("cannot tell which rank entered last: ranks call MPI in several threads")
     });
 }
 
@@ -179,7 +189,7 @@ fn where_messages_arrive_in_other_threads_nothing_can_be_told_alone_under_mpi() 
 fn waiting_at_fences_of_windows_is_not_denied_alone_under_mpi() {
     each_line("window", |named, _, line| {
         named.is_none()
-            && line.contains("cannot tell which rank: ranks spent")
+            && line.contains("cannot tell which rank entered last: ranks spent")
             && line.contains("MPI_Win_fence")
     });
 }
@@ -188,7 +198,7 @@ fn waiting_at_fences_of_windows_is_not_denied_alone_under_mpi() {
 fn waiting_at_the_end_is_not_denied_alone_under_mpi() {
     each_line("finalize", |named, _, line| {
         named.is_none()
-            && line.contains("cannot tell which rank: ranks spent")
+            && line.contains("cannot tell which rank entered last: ranks spent")
             && line.contains("MPI_Finalize")
     });
 }
@@ -203,7 +213,7 @@ fn in_a_grid_the_rank_that_is_late_in_its_row_is_named_alone_under_mpi() {
 #[test]
 fn a_rank_that_polls_while_it_works_is_not_held_up_by_messages_alone_under_mpi() {
     each_line("poll-at-work", |named, _, line| {
-        named == Some(0) || line.contains("cannot tell which rank: ranks polled for messages")
+        named == Some(0) || line.contains("cannot tell which rank entered last: ranks polled for messages")
     });
 }
 
@@ -222,5 +232,8 @@ fn of_a_single_rank_nothing_is_said_alone_under_mpi() {
     let Some(bench) = Bench::new() else { return };
     let (report, summary) = bench.run(1, "balanced", 0);
     assert!(report.get("lateness").is_none(), "{report}");
-    assert!(!summary.lines().any(|line| line.starts_with("late ")), "{summary}");
+    assert!(
+        !summary.lines().any(|line| line.starts_with("waiting ") || line.starts_with("late ")),
+        "{summary}"
+    );
 }

@@ -29,6 +29,7 @@ mod job_scripts;
 mod kept_values;
 mod kept_versions;
 mod kineto;
+mod late_line;
 mod late_ranks;
 mod linkage;
 mod lost_rows;

@@ -3,7 +3,6 @@
 //! [`Failure`] ends a program with an [`Exit`] code and one line. [`Progress`] shows long work, [`wording`]
 //! formats numbers and durations, and [`TimeWindow`] parses the part of a run that a user selects.
 
-mod cut;
 mod failure;
 mod progress;
 mod time_window;
@@ -11,7 +10,6 @@ mod vanished_input;
 mod wall_clock;
 pub mod wording;
 
-pub use cut::cut_middle;
 pub use failure::{Exit, Failure};
 pub use progress::{PhaseTime, Progress};
 pub use time_window::{TimeWindow, WindowError};

@@ -8,8 +8,9 @@ use crate::report::{NextCommand, Report, VerdictScreen};
 use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_lines, with_analysis};
 use rpd_calls::StepKind;
 use rpd_console::Failure;
-use rpd_console::wording::{counted, shown_time};
+use rpd_console::wording::counted;
 use rpd_shard::shell_words::{input_words, shell_word};
+use rpd_verdict::shown_time;
 
 /// Makes the report.
 pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {

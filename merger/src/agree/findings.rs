@@ -42,6 +42,8 @@ pub struct JobFindings {
     pub warnings: Vec<String>,
     /// Rows read per table.
     pub rows_read: BTreeMap<TableId, u64>,
+    /// Maximum number of calls to MPI.
+    pub mpi_calls: u64,
     /// Number of processes.
     pub processes: u64,
     /// Number of these processes that are not ranks.
@@ -120,6 +122,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     crashes().for_each(|(is_command, death)| totals.stopped.add(death, is_command));
     for survey in surveys {
         add_rows(&mut totals.rows_read, &survey.rows_read);
+        totals.mpi_calls = totals.mpi_calls.saturating_add(survey.mpi_calls());
         totals.commands.join(survey.commands.clone());
         totals.profiler_losses.join(survey.profiler_losses.clone());
     }
@@ -130,6 +133,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     for RankFindings { nodes, identities, totals: theirs } in all_gather_values(comm, &mine)? {
         nodes.iter().for_each(|node| found.nodes.add(node));
         add_rows(&mut found.rows_read, &theirs.rows_read);
+        found.mpi_calls = found.mpi_calls.saturating_add(theirs.mpi_calls);
         found.processes += theirs.processes;
         found.kinds.collectors += theirs.kinds.collectors;
         found.kinds.workers += theirs.kinds.workers;

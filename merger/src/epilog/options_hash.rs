@@ -3,7 +3,7 @@
 //! It hashes names and values of the command line, so that it depends on no name in the code. An option that is not
 //! given adds nothing, so that a new option keeps the hashes of merges without it.
 
-use crate::options::{MergeArgs, TraceArgs};
+use crate::options::{LateChoice, MergeArgs, TraceArgs};
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) fn hash_options(args: &MergeArgs) -> String {
 }
 
 /// Returns names and values of the options that affect the output, in a fixed order.
-fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 21] {
+fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 22] {
     let MergeArgs {
         share,
         layout,
@@ -35,6 +35,7 @@ fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 21] {
         repair_causality,
         clock_file,
         clock_plot,
+        late,
         trace,
         // The inputs and the output are compared separately. The others do not affect the content of the output.
         inputs: _,
@@ -79,6 +80,7 @@ fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 21] {
         ("repair-causality", switch(*repair_causality)),
         ("clock-file", path(clock_file)),
         ("clock-plot", path(clock_plot)),
+        ("late", choice(Some(late).filter(|late| **late != LateChoice::default()))),
         ("split-by-time", text(*split_by_time)),
         ("split-by-events", text(*split_by_events)),
         ("split-by-size", text(split_by_size.map(|size| size.0))),
@@ -144,6 +146,7 @@ mod tests {
             "--repair-causality",
             "--clock-file a",
             "--clock-plot a",
+            "--late never",
             "--split-by-time 2",
             "--split-by-events 2",
             "--split-by-size 2",

@@ -4,6 +4,7 @@
 //! collective calls on the main thread.
 
 mod agree;
+mod analyse;
 mod job;
 mod observe;
 mod seal;
@@ -14,7 +15,7 @@ pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
 use crate::input::plan::{ExcludedInputs, MergePlan, plan};
-use crate::options::{MergeArgs, OutputFormat};
+use crate::options::{LateChoice, MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};
 use crate::output::verify::verify_published;
@@ -161,6 +162,9 @@ fn first_report(
     match plan.only_previous_merge() {
         Some(previous) => report.adopt_results(previous),
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
+    }
+    if found.mpi_calls == 0 && args.late != LateChoice::Never {
+        report.note_no_calls();
     }
     report.notes.extend(agreed.clocks.clock_file_notes.iter().cloned());
     report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.restore_names(note)));

@@ -1,7 +1,8 @@
-//! Phase 5: writes the pages above the leaf pages, the small tables and the metadata, then verifies and converts the
-//! file.
+//! Phase 5: writes the pages above the leaf pages, the small tables and the metadata, then analyses, verifies and
+//! converts the file.
 
 use super::agree::JobAgreement;
+use super::analyse::analyse;
 use super::survey::SurveyedInputs;
 use super::write::{WrittenPages, row_maker};
 use crate::input::plan::MergePlan;
@@ -65,6 +66,7 @@ pub(super) fn seal(
     }
     // Every rank reads the complete file if a trace is drawn from it.
     comm.barrier();
+    analyse(comm, args, agreed, path, report, progress)?;
     if args.verify {
         progress.phase("verify");
         broadcast_result(comm, || report.verified(verify(path, schema, sets.all.len(), &counts.accounts)?))?;

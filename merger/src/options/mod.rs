@@ -68,6 +68,18 @@ pub enum TableLayout {
     Partitioned,
 }
 
+/// Whether a merge finds which rank the others wait for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LateChoice {
+    /// If there are at most 50 million calls to MPI and --memory suffices
+    #[default]
+    Auto,
+    /// However many calls there are
+    Always,
+    /// Leave that to rpd-report
+    Never,
+}
+
 /// Format of the output.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
@@ -151,6 +163,9 @@ pub struct MergeArgs {
     /// Works with --dry-run, too. With --force it overwrites an older drawing, and nothing else.
     #[arg(long, value_name = "FILE.svg")]
     pub clock_plot: Option<PathBuf>,
+    /// When to find which rank the others wait for, for the line `late` of the summary
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub late: LateChoice,
     /// Memory limit of each merge rank: 512M, 2GiB. Less memory means fewer threads and smaller buffers
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub memory: MemoryBudget,

@@ -1,8 +1,9 @@
-//! Summary lines about the late rank and about start-up.
+//! Summary lines about the rank that the others wait for, about the order of entering collectives, and about start-up.
 
 use super::MergeReport;
 use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
+use rpd_verdict::RunVerdict;
 
 /// Maximum number of ranks that a line names if no single rank is the cause.
 const MAX_NAMED: usize = 3;
@@ -23,14 +24,24 @@ impl MergeReport {
         });
     }
 
-    /// Returns why no collective shows wait times; `None` for a single process, not counting helper processes beside
-    /// it.
-    fn nothing_compared(&self) -> Option<&'static str> {
-        let counts = &self.collectives;
+    /// Stores the verdict on a run without calls to MPI, for which nothing is analysed.
+    pub fn note_no_calls(&mut self) {
+        if self.verdict.is_none() && self.has_several_processes() {
+            self.verdict = Some(RunVerdict::without_calls(&self.missing_ranks));
+        }
+    }
+
+    /// Returns whether a process may wait for another one, not counting helper processes.
+    pub fn has_several_processes(&self) -> bool {
         let kinds = &self.process_kinds;
         let beside = [kinds.collectors, kinds.workers, kinds.recorded_twice];
-        let alone = beside.iter().fold(self.processes, |count, beside| count.saturating_sub(*beside));
-        (alone > 1).then_some(match (counts.calls, counts.matched) {
+        beside.iter().fold(self.processes, |count, beside| count.saturating_sub(*beside)) > 1
+    }
+
+    /// Returns why no collective shows wait times; `None` for a single process.
+    fn nothing_compared(&self) -> Option<&'static str> {
+        let counts = &self.collectives;
+        self.has_several_processes().then_some(match (counts.calls, counts.matched) {
             _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
             (0, _) if counts.alone == 0 && self.has_previous_merge() => {
                 "collectives of previous merges are not compared again (the tag rpd.former_merges has their results)"
@@ -44,10 +55,12 @@ impl MergeReport {
         })
     }
 
-    /// Returns label and text of each line about late ranks.
+    /// Returns label and text of each line about waiting.
     pub(super) fn lateness_lines(&self) -> Vec<(&'static str, String)> {
-        let Some(lateness) = &self.lateness else { return Vec::new() };
-        let mut lines = vec![("late", lateness_line(lateness, &self.late_ranks))];
+        let mut lines = Vec::new();
+        lines.extend(self.verdict.as_ref().map(|verdict| ("late", verdict.headline().to_owned())));
+        let Some(lateness) = &self.lateness else { return lines };
+        lines.push(("waiting", lateness_line(lateness, &self.late_ranks)));
         lines.extend(lateness.start_up.as_ref().and_then(start_up_line).map(|line| ("start-up", line)));
         lines
     }
@@ -78,7 +91,7 @@ fn passed_on(lateness: &LatenessSummary) -> String {
     format!("; {waited} of all waiting, {}, follows from the waiting in other collectives", percent(part))
 }
 
-/// Returns the verdict in one line. `late` are the late ranks, the one with the longest wait of others first.
+/// Returns in one line which rank entered collectives last. `late` are the late ranks, the one with the longest wait of others first.
 fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     let never_entered = matches!(lateness.verdict, LatenessVerdict::NeverEntered { .. });
     let mut waited = format!(
@@ -98,9 +111,9 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
         waited = format!("{waited}; {not_compared}");
     }
     let share_of_waiting = |ns: i64| percent(ns as f64 / lateness.waited_ns.max(1) as f64);
-    let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
+    let cannot_tell = |reason: String| format!("cannot tell which rank entered last: {reason} ({waited})");
     match &lateness.verdict {
-        LatenessVerdict::Nobody => format!("no rank: {waited}"),
+        LatenessVerdict::Nobody => waited,
         LatenessVerdict::Rank { .. } => match late.first() {
             Some(first) => format!("{}{}; {waited}", late_rank_line(first), passed_on(lateness)),
             None => waited,
@@ -138,7 +151,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
             let part = percent(ns as f64 / lateness.run_ns.max(1) as f64);
             cannot_tell(format!("start-up takes {part} of the run"))
         }
-        LatenessVerdict::CallsNotCompared => format!("cannot tell which rank: {not_compared}; {waited}"),
+        LatenessVerdict::CallsNotCompared => format!("cannot tell which rank entered last: {not_compared}; {waited}"),
         LatenessVerdict::HeldUpByMessages => cannot_tell(
             "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
         ),
@@ -176,7 +189,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
         LatenessVerdict::Mixed => {
             cannot_tell("several causes each explain less than half".to_owned())
         }
-        LatenessVerdict::NoCollectives { reason } => format!("cannot tell which rank: {reason}"),
+        LatenessVerdict::NoCollectives { reason } => format!("cannot tell which rank entered last: {reason}"),
     }
 }
 
@@ -215,7 +228,7 @@ fn late_rank_line(late: &LateRank) -> String {
         None => "clock error not known".to_owned(),
     };
     format!(
-        "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than any other rank ({clocks})",
+        "{}{on} entered last: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than any other rank ({clocks})",
         late_rank_name(late),
         duration(late.waited_ns),
         percent(late.waited_share),
@@ -285,11 +298,11 @@ mod tests {
         assert_eq!(
             rank,
             format!(
-                "rank 3 on a: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms \
+                "rank 3 on a entered last: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms \
                  (median; 5.0 ms at most) more outside of MPI than any other rank (same clock); {WAITED}"
             )
         );
-        assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("no rank: {WAITED}"));
+        assert_eq!(line(LatenessVerdict::Nobody, &[]), WAITED);
         let once = LateRank { last: 1, ..late(3, 0.92, Some(0)) };
         let rank = line(LatenessVerdict::Rank { rank: Some(3) }, &[once]);
         assert!(
@@ -324,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_has_its_reason() {
-        let begin = "cannot tell which rank: ";
+        let begin = "cannot tell which rank entered last: ";
         for (verdict, reason) in [
             (
                 LatenessVerdict::HeldUpByMessages,
@@ -358,7 +371,7 @@ mod tests {
             assert_eq!(line(verdict, &[]), format!("{begin}{reason} ({WAITED})"));
         }
         let none = LatenessVerdict::NoCollectives { reason: "no collectives were recorded".to_owned() };
-        assert_eq!(line(none, &[]), "cannot tell which rank: no collectives were recorded");
+        assert_eq!(line(none, &[]), "cannot tell which rank entered last: no collectives were recorded");
     }
 
     #[test]
@@ -376,7 +389,7 @@ mod tests {
             lateness_line(&lateness, &[])
         };
         let spent = "ranks spent 12 s, 40 % of the run, in calls that are not compared (MPI_Bcast, MPI_Wait)";
-        let cannot_tell = format!("cannot tell which rank: {spent}; {WAITED}");
+        let cannot_tell = format!("cannot tell which rank entered last: {spent}; {WAITED}");
         assert_eq!(of(LatenessVerdict::CallsNotCompared), cannot_tell);
         let held_up = of(LatenessVerdict::HeldUpByMessages);
         assert!(held_up.ends_with(&format!("cause unknown ({WAITED}; {spent})")), "{held_up}");

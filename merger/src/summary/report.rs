@@ -95,9 +95,12 @@ pub struct MergeReport {
     /// Whether some of these collectives are on named communicators.
     #[serde(skip)]
     pub has_unproven_names: bool,
-    /// The late ranks for which others waited longest.
+    /// Which rank the others wait for, or why none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<rpd_verdict::RunVerdict>,
+    /// The ranks that entered collectives last and for which others waited longest.
     pub late_ranks: Vec<LateRank>,
-    /// The verdict about the late rank, or why no rank is named.
+    /// Which rank entered collectives last, or why none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessSummary>,
     /// Entries of the loss ledger.

@@ -1,14 +1,21 @@
 //! Which rank the others wait for: analyses the calls of a run, and words the result.
 //!
 //! rpd-merge and rpd-report print the same verdict. [`AnalysedRun`] has the results of rpd-graph, and
-//! [`verdict_lines`] words them, for people and as keys of a JSON object.
+//! [`verdict_lines`] words them, for people and as keys of a JSON object. [`RunVerdict`] is that object with its first
+//! line.
 
 mod analysed_run;
+mod cut;
 mod names;
+mod run_verdict;
+mod shown_time;
 mod verdict;
 mod why_not;
 
 pub use analysed_run::{AnalysedRun, with_analysed_calls};
+pub use cut::{MAX_TEXT_CHARS, cut_middle, cut_texts};
 pub use names::{label_text, only_rank_of, process_of, short};
+pub use run_verdict::RunVerdict;
+pub use shown_time::shown_time;
 pub use verdict::{VerdictLines, verdict_lines};
 pub use why_not::missing_reasons;

@@ -1,8 +1,8 @@
 //! Names of threads, nodes and labels.
 
 use crate::analysed_run::AnalysedRun;
+use crate::cut::cut_middle;
 use rpd_calls::{CallLabel, CallProcess, RunCalls};
-use rpd_console::cut_middle;
 use rpd_console::wording::{one_line, rank_ranges};
 use rpd_graph::FindingSubject;
 use std::collections::BTreeSet;

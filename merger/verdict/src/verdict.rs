@@ -2,8 +2,9 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
+use crate::shown_time::shown_time;
 use rpd_calls::{CallLabel, StepKind};
-use rpd_console::wording::{grouped, shown_time};
+use rpd_console::wording::grouped;
 use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
 use serde_json::{Map, Value as Json, json};
 
@@ -24,7 +25,9 @@ pub struct VerdictLines {
 /// Returns the verdict on a run.
 pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let diagnosis = &found.diagnosis;
-    let mut lines = vec![headline(found)];
+    let (label, text) = headline(found);
+    let headline = format!("{label} {text}");
+    let mut lines = vec![(label, text)];
     if let Some(finding) = diagnosis.findings.first() {
         lines.extend(finding_lines(found, finding));
     }
@@ -41,6 +44,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     lines.extend(time_lines(found));
     let mut json = Map::new();
     json.insert("verdict".to_owned(), json!(verdict_key(diagnosis.verdict)));
+    json.insert("headline".to_owned(), json!(headline));
     let findings: Vec<Json> = diagnosis.findings.iter().map(|finding| finding_json(found, finding)).collect();
     json.insert("findings".to_owned(), json!(findings));
     json.insert("reasons".to_owned(), json!(found.reasons));

@@ -9,7 +9,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A report.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct ReportFindings {
     /// `slow`, `no_single_cause`, `balanced`, `serial`, `cannot_tell` or `hangs`.
     pub verdict: String,
@@ -21,7 +21,7 @@ pub struct ReportFindings {
 }
 
 /// One finding.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Finding {
     /// `straggler`, `node`, `serial`, `phase`, `periodic`, `anomaly`, `network` or `hang`.
     pub kind: String,
@@ -37,7 +37,7 @@ pub struct Finding {
 }
 
 /// Ranks and hosts of a finding.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 pub struct Subject {
     /// Ranks.
     #[serde(default)]
@@ -48,14 +48,14 @@ pub struct Subject {
 }
 
 /// A range, kernel or call.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Label {
     /// Its text.
     pub name: String,
 }
 
 /// Steps of a finding.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct SlowSteps {
     /// The first, if they are one stretch or every nth.
     pub first_step: Option<u32>,
@@ -64,7 +64,7 @@ pub struct SlowSteps {
 }
 
 /// A shorter run, ns.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Gain {
     /// Estimate.
     pub ns: i64,

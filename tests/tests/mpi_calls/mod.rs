@@ -145,7 +145,7 @@ fn ranks_that_mpi_runs_one_by_one_are_named_and_not_compared() {
     let output = run.path("run.db");
     let merged = rpd_merge().arg("-o").arg(&output).arg(run.path("runs/run")).run().success();
     assert!(merged.stderr.contains("each of ranks 0-3") && merged.stderr.contains(alone), "{merged}");
-    let verdict = "cannot tell which rank: MPI ran each rank as a job of its own";
+    let verdict = "cannot tell which rank entered last: MPI ran each rank as a job of its own";
     assert!(merged.stderr.contains(verdict) && !merged.stderr.contains("matched"), "{merged}");
     // The calls are recorded all the same.
     let database = Database::open(&output);

@@ -145,7 +145,7 @@ fn kernels_of_rccl_align_databases_and_calls_alone_do_not() {
     assert_eq!(bare.method("gpu001"), "none");
     let line = "gpu001 (rank 1), gpu002 (rank 2): nothing is known of their clocks; times unchanged, and not comparable with others; record with rpd-collect, or give --clock-file FILE";
     assert!(bare.stderr.contains(line), "{}", bare.stderr);
-    let note = "late       cannot tell which rank: the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)";
+    let note = "waiting    cannot tell which rank entered last: the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)";
     assert!(bare.stderr.contains(note), "{}", bare.stderr);
     for rank in &run.ranks {
         assert_eq!(worst(&errors(&run, rank, rank.node, &bare.database)), 0, "times stay");

@@ -25,7 +25,7 @@ fn of_several_communicators_each_has_its_late_rank() {
     let share = late["waited_share"].as_f64().unwrap();
     assert!((0.3..0.8).contains(&share), "{share}");
     // They wait for 0.4 ms in 100.
-    assert!(merged.stderr.contains("late       no rank: ranks waited "), "{}", merged.stderr);
+    assert!(merged.stderr.contains("waiting    ranks waited "), "{}", merged.stderr);
     // In the other stage, no rank is late more often than by chance.
     let others = merged.report["late_ranks"].as_array().unwrap();
     assert!(others[1..].iter().all(|late| late["rank"].as_u64().unwrap() % 2 == 1), "{}", merged.stderr);
@@ -36,7 +36,11 @@ fn without_collectives_clocks_go_by_probes_and_nobody_is_called_late() {
     let job = PlainJob::new(3, 20, 0);
     let merged = merged(&job, &[]);
     assert_eq!(merged.method("gpu002"), "probes");
-    assert!(merged.stderr.contains("late       cannot tell which rank: no collectives were recorded\n"));
+    assert!(
+        merged
+            .stderr
+            .contains("waiting    cannot tell which rank entered last: no collectives were recorded\n")
+    );
     assert_eq!(merged.report["late_ranks"], Value::Array(Vec::new()));
     assert_eq!(
         merged.stderr.matches("\nbound      times are off by no more than").count(),

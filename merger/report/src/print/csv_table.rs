@@ -1,8 +1,8 @@
 //! A table as CSV, with the quoting of RFC 4180.
 
-use super::json::MAX_CHARS;
 use crate::report::{Cell, ReportTable};
-use rpd_console::{Failure, cut_middle};
+use rpd_console::Failure;
+use rpd_verdict::{MAX_TEXT_CHARS, cut_middle};
 
 /// Returns a header with the keys of the columns, and a line for each row. Unknown values are empty.
 pub(super) fn csv_table(table: &ReportTable) -> Result<String, Failure> {
@@ -17,7 +17,7 @@ pub(super) fn csv_table(table: &ReportTable) -> Result<String, Failure> {
 }
 
 fn field(cell: &Cell) -> String {
-    cut_middle(&cell.plain(), MAX_CHARS)
+    cut_middle(&cell.plain(), MAX_TEXT_CHARS)
 }
 
 #[cfg(test)]
@@ -35,6 +35,6 @@ mod tests {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
         assert_eq!(&rows[0][0], "a,\"b\"\nc\x1b[1m");
-        assert_eq!((rows[1][0].len(), &rows[1][1]), (MAX_CHARS, ""));
+        assert_eq!((rows[1][0].len(), &rows[1][1]), (MAX_TEXT_CHARS, ""));
     }
 }

@@ -1,13 +1,12 @@
 //! The report as one JSON object.
 
 use crate::report::{Cell, Report, ReportTable};
-use rpd_console::{Failure, cut_middle};
+use rpd_console::Failure;
+use rpd_verdict::cut_texts;
 use serde_json::{Map, Value as Json, json};
 
 /// Version of the object. Within a version, keys are only added.
 const SCHEMA: &str = "rpd.report/1";
-/// Maximum number of characters in a text.
-pub(super) const MAX_CHARS: usize = 1 << 14;
 
 /// Returns the object, with a line break at its end.
 pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
@@ -44,14 +43,4 @@ fn rows(table: &ReportTable) -> Json {
         Json::Object(cells.map(|(column, cell)| (column.key.to_owned(), cell.json())).collect())
     };
     table.rows.iter().map(object).collect()
-}
-
-/// Cuts the names in a value.
-fn cut_texts(value: &mut Json) {
-    match value {
-        Json::String(text) => *text = cut_middle(text, MAX_CHARS),
-        Json::Array(values) => values.iter_mut().for_each(cut_texts),
-        Json::Object(members) => members.values_mut().for_each(cut_texts),
-        _ => {}
-    }
 }

@@ -2,8 +2,8 @@
 
 use super::text::{TableStyle, markdown};
 use crate::report::{NextCommand, Unavailable, VerdictScreen};
-use rpd_console::cut_middle;
 use rpd_console::wording::{grouped, one_line};
+use rpd_verdict::cut_middle;
 
 /// Maximum number of lines, without the two of the head.
 const MAX_LINES: usize = 23;

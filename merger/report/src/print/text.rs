@@ -3,8 +3,8 @@
 use super::screen::screen_text;
 use crate::report::{Cell, Report, ReportTable, RunHead};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use rpd_console::cut_middle;
 use rpd_console::wording::{counted, one_line};
+use rpd_verdict::cut_middle;
 
 /// Maximum number of characters in a cell.
 const MAX_CHARS: usize = 60;

@@ -1,6 +1,7 @@
 //! A value of a table.
 
-use rpd_console::wording::{grouped, rank_ranges, shown_time};
+use rpd_console::wording::{grouped, rank_ranges};
+use rpd_verdict::shown_time;
 use serde_json::{Value as Json, json};
 
 /// A value of a table.

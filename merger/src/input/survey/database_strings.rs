@@ -41,6 +41,8 @@ impl TableSetReader<'_> {
                 let texts = rows.column("string");
                 hashes
                     .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
+                survey.names_mpi |=
+                    (0..rows.len).any(|i| InputSurvey::is_mpi_function(text_of(texts.get(i))));
                 (0..rows.len).for_each(|i| names.add(rows.keys.get(i), text_of(texts.get(i))));
                 *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
             });

@@ -6,7 +6,7 @@ use crate::strings::{StringHash, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::ReadError;
 use rpd_shard::file::ShardStrings;
-use rpd_shard::model::TableId;
+use rpd_shard::model::{TableId, native, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -28,6 +28,8 @@ pub(crate) struct InputSurvey {
     pub losses: Vec<Loss>,
     /// Rows read, per table of the input.
     pub rows_read: BTreeMap<TableId, u64>,
+    /// Whether a string is the name of a function of MPI.
+    pub names_mpi: bool,
     /// One line per damaged place.
     pub warnings: Vec<String>,
     /// Processes that died by a signal, and ranks that failed.
@@ -53,6 +55,19 @@ impl InputSurvey {
         }
         let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };
         self.lose(Some(table), LossCause::DamagedBlock, rows);
+    }
+
+    /// Returns whether a text is the name of a function of MPI.
+    pub(super) fn is_mpi_function(text: &[u8]) -> bool {
+        text.strip_prefix(b"P").unwrap_or(text).starts_with(b"MPI_")
+    }
+
+    /// Returns the maximum number of calls to MPI: those that `rpd`'s own library recorded, and the regions of a file
+    /// that names functions of MPI.
+    pub(crate) fn mpi_calls(&self) -> u64 {
+        let rows = |table| self.rows_read.get(&table).copied().unwrap_or(0);
+        let regions = if self.names_mpi { rows(rocpd::REGION) } else { 0 };
+        rows(native::MPI_CALL).saturating_add(regions)
     }
 
     /// Adds a warning about unreadable data. A cut file has a warning already.

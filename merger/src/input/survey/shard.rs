@@ -110,6 +110,7 @@ pub(super) fn survey_shard(
         sources,
         losses,
         rows_read,
+        names_mpi: strings.iter().any(|(_, text)| InputSurvey::is_mpi_function(text)),
         warnings,
         deaths,
         texts,

@@ -1,7 +1,11 @@
-//! Shortens names.
+//! Shortens names and texts.
+
+use serde_json::Value as Json;
 
 /// Mark in place of the middle of a name.
 const MARK: &str = "...";
+/// Maximum number of characters of a text that is printed for machines.
+pub const MAX_TEXT_CHARS: usize = 1 << 14;
 
 /// Returns a text of at most `max` characters. Begin and end of longer ones remain, as both tell templates apart.
 pub fn cut_middle(text: &str, max: usize) -> String {
@@ -15,6 +19,16 @@ pub fn cut_middle(text: &str, max: usize) -> String {
     let mut last: Vec<char> = text.chars().rev().take(end).collect();
     last.reverse();
     first + MARK + &last.into_iter().collect::<String>()
+}
+
+/// Cuts the texts in a JSON value to [`MAX_TEXT_CHARS`].
+pub fn cut_texts(value: &mut Json) {
+    match value {
+        Json::String(text) => *text = cut_middle(text, MAX_TEXT_CHARS),
+        Json::Array(values) => values.iter_mut().for_each(cut_texts),
+        Json::Object(members) => members.values_mut().for_each(cut_texts),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
