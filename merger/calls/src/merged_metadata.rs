@@ -11,10 +11,29 @@ const MAX_MOMENTS: usize = 1 << 16;
 const MAX_MEMBERS: usize = 1 << 26;
 
 /// Job times with the error bound at each, ns.
-pub(crate) type ErrorBounds = Arc<[(i64, Option<u64>)]>;
+type ErrorBounds = Arc<[(i64, Option<u64>)]>;
 
-/// Reads the error bounds of the clocks of ranks, as they change in the run.
-pub(crate) fn read_error_bounds(run: &RunDatabase) -> HashMap<u32, ErrorBounds> {
+/// What a merge stored of clocks and communicators.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MergedMetadata {
+    /// Error bounds of the clock of each rank, as they change in the run.
+    error_bounds: HashMap<u32, ErrorBounds>,
+    pub(crate) communicators: Vec<MergedMembers>,
+}
+
+impl MergedMetadata {
+    /// Reads the metadata. What is missing or damaged is not known.
+    pub(crate) fn read(run: &RunDatabase) -> MergedMetadata {
+        MergedMetadata { error_bounds: read_error_bounds(run), communicators: read_communicators(run) }
+    }
+
+    /// Returns the error bounds of a rank; empty if they are not known.
+    pub(crate) fn error_bounds_of(&self, rank: Option<u32>) -> ErrorBounds {
+        rank.and_then(|rank| self.error_bounds.get(&rank)).cloned().unwrap_or_default()
+    }
+}
+
+fn read_error_bounds(run: &RunDatabase) -> HashMap<u32, ErrorBounds> {
     let key = |domain: &Json| {
         let boot = domain["boot_id"].as_str()?.to_owned();
         Some((boot, domain["time_namespace"].as_u64()?))
@@ -61,7 +80,7 @@ pub(crate) struct MergedMembers {
 }
 
 /// Reads the communicators of all shards.
-pub(crate) fn read_communicators(run: &RunDatabase) -> Vec<MergedMembers> {
+fn read_communicators(run: &RunDatabase) -> Vec<MergedMembers> {
     let mut left = MAX_MEMBERS;
     let mut read = |one: &Json| -> Option<MergedMembers> {
         let side = match &one["side"] {

@@ -1,9 +1,11 @@
 //! Collects what is missing in the calls of a run.
 
+use crate::call_gaps::ProcessGaps;
 use crate::missing_calls::MissingCalls;
 use crate::operations::ProcessNotes;
 use crate::process_facts::CallLosses;
 use crate::run_calls::RunCalls;
+use rpd_graph::CallGap;
 use std::collections::BTreeSet;
 
 /// Where calls of a process may be missing.
@@ -15,6 +17,18 @@ pub(crate) enum MissingPlaces {
     /// There, and after the last calls that have numbers.
     InGapsAndLast,
     Anywhere,
+}
+
+impl MissingPlaces {
+    /// Returns whether calls of a process are missing, and the gaps, if these are known.
+    pub(crate) fn of_process(self, gaps: &ProcessGaps) -> (bool, Option<Vec<CallGap>>) {
+        match self {
+            MissingPlaces::Nowhere => (false, None),
+            MissingPlaces::InGaps => (true, gaps.located(false)),
+            MissingPlaces::InGapsAndLast => (true, gaps.located(true)),
+            MissingPlaces::Anywhere => (true, None),
+        }
+    }
 }
 
 /// Returns what is missing, and for each process where.

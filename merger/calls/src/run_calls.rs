@@ -3,9 +3,9 @@
 use crate::call_gaps::ProcessGaps;
 use crate::communicators::{RunCommunicators, run_number};
 use crate::labels::{CallLabel, LabelKey, LabelNumbers};
-use crate::merged_metadata::{ErrorBounds, read_communicators, read_error_bounds};
+use crate::merged_metadata::MergedMetadata;
 use crate::missing_calls::MissingCalls;
-use crate::notes::{MissingPlaces, missing_calls};
+use crate::notes::missing_calls;
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
 use crate::region_names::RegionNames;
@@ -65,7 +65,7 @@ pub struct RunCalls {
 struct JoinedCalls<'a> {
     run: &'a RunDatabase,
     facts: HashMap<i64, ProcessFacts>,
-    error_bounds: HashMap<u32, ErrorBounds>,
+    metadata: MergedMetadata,
     places: HashMap<i64, usize>,
     nodes: HashMap<i64, u32>,
     labels: LabelNumbers,
@@ -94,7 +94,7 @@ impl RunCalls {
         let mut joined = JoinedCalls {
             run,
             facts: read_process_facts(run)?,
-            error_bounds: read_error_bounds(run),
+            metadata: MergedMetadata::read(run),
             places: (0..).zip(&run.processes).map(|(place, process)| (process.info.id, place)).collect(),
             nodes: HashMap::new(),
             labels: LabelNumbers::default(),
@@ -159,7 +159,7 @@ impl JoinedCalls<'_> {
         let next_node = self.nodes.len() as u32;
         let node = *self.nodes.entry(facts.node).or_insert(next_node);
         let rank = self.calls.processes.get(process as usize).and_then(|process| process.rank);
-        let error_bounds = rank.and_then(|rank| self.error_bounds.get(&rank)).cloned().unwrap_or_default();
+        let error_bounds = self.metadata.error_bounds_of(rank);
         let first = self.calls.job.timelines.len() as u32;
         let label = |number: u32| labels.get(number as usize).copied().unwrap_or(0);
         for timeline in found.timelines {
@@ -204,7 +204,7 @@ impl JoinedCalls<'_> {
             |process: &CallProcess| self.run.processes.get(process.run_process).map(|found| found.info.id);
         let numbers = (0u32..).zip(&self.calls.processes);
         let numbers = numbers.filter_map(|(number, process)| Some((key(process)?, number))).collect();
-        self.communicators.add_merged(&read_communicators(self.run), &numbers);
+        self.communicators.add_merged(&self.metadata.communicators, &numbers);
         let strings = &self.run.strings;
         let (members, unknown_members) = self.communicators.finish();
         let mut calls = self.calls;
@@ -220,12 +220,7 @@ impl JoinedCalls<'_> {
             let Some((places, gaps)) = lacking.get(process).copied().zip(self.gaps.get(process)) else {
                 continue;
             };
-            timeline.lacks_calls = places != MissingPlaces::Nowhere;
-            timeline.gaps = match places {
-                MissingPlaces::InGaps => gaps.located(false),
-                MissingPlaces::InGapsAndLast => gaps.located(true),
-                MissingPlaces::Nowhere | MissingPlaces::Anywhere => None,
-            };
+            (timeline.lacks_calls, timeline.gaps) = places.of_process(gaps);
         }
         calls.unavailable = unavailable;
         let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);
