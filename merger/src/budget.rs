@@ -72,9 +72,9 @@ const STACK_ID_DIVISOR: u64 = 256;
 const COLLECTIVE_BYTES: u64 = 160;
 
 /// Maximum memory per call to MPI while the calls of a run are analysed, bytes.
-const ANALYSED_CALL_BYTES: u64 = 512;
+const ANALYSED_CALL_BYTES: u64 = 256;
 /// The same per region of any kind, bytes.
-const ANALYSED_REGION_BYTES: u64 = 128;
+const ANALYSED_REGION_BYTES: u64 = 96;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

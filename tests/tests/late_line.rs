@@ -157,7 +157,7 @@ fn a_single_process_waits_for_no_other() {
 
 #[test]
 fn many_calls_are_analysed_only_on_request() {
-    let (folder, run) = slow_stencil(16, 800);
+    let (folder, run) = slow_stencil(32, 800);
     let database = folder.path().join("run.db");
     let merge = merged(&["--memory", "48M"], &run, &database);
     let late = merge.late.unwrap();

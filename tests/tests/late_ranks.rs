@@ -106,6 +106,14 @@ fn a_rank_that_sleeps_before_each_collective_is_named_alone_under_mpi() {
 }
 
 #[test]
+fn the_others_wait_for_the_rank_that_sleeps_alone_under_mpi() {
+    let Some(bench) = Bench::new() else { return };
+    let (report, summary) = bench.run(4, "sleeper", 1);
+    assert_eq!(report["verdict"]["findings"][0]["subject"]["ranks"], serde_json::json!([2]), "{summary}");
+    assert!(summary.contains("\nlate       SLOW rank 2 on "), "{summary}");
+}
+
+#[test]
 fn a_rank_that_sleeps_once_amid_stencil_messages_is_named_alone_under_mpi() {
     each("stencil-sleep", |named, _| named == Some(2));
 }
