@@ -140,7 +140,9 @@ impl WaitAnalysis<'_> {
             let costs = without.as_ref().unwrap_or(costs);
             // The others may wait for the last stage of a pipeline only at the end of the run.
             let is_confirmed = self.are_first_causes(costs, group)
-                || before.is_empty() && self.are_first_causes(&self.costs_to_end(), group);
+                || before.is_empty()
+                    && group.len() == 1
+                    && self.are_first_causes(&self.costs_to_end(), group);
             if !is_confirmed {
                 break;
             }
@@ -236,9 +238,8 @@ impl WaitAnalysis<'_> {
         if named.len() * 2 > timelines { Vec::new() } else { named }
     }
 
-    /// Returns whether the delay analysis attributes more waiting to the longer work of each of these threads than to
-    /// that of all others but one. It does not see threads that are hidden by one with still longer work, which must
-    /// then be the first cause; their part of the gain is known from the replay.
+    /// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
+    /// Of a single thread, only the share of its work counts that is more than is typical, and the same of the others.
     ///
     /// Work that all threads do alike causes most of the waiting in a pipeline or for a master, but no thread can
     /// shorten it.
@@ -247,7 +248,7 @@ impl WaitAnalysis<'_> {
             let shares = self.table.excess_shares(timeline as usize);
             let of_label = |found: &LabelCost| {
                 let slot = found.label.map_or(self.times.used_slots() - 1, |label| self.times.slot(label));
-                found.cost.total_ns() * shares[slot]
+                found.cost.total_ns() * if named.len() == 1 { shares[slot] } else { 1.0 }
             };
             (timeline, labels.iter().map(of_label).sum::<f64>())
         };
@@ -255,9 +256,7 @@ impl WaitAnalysis<'_> {
         by_cost.retain(|(_, cost)| *cost > 0.0);
         by_cost.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         by_cost.truncate(named.len() + 1);
-        let is_first = |timeline: &u32| by_cost.iter().any(|(first, _)| first == timeline);
-        let longest = by_cost.first().map(|(first, _)| *first);
-        longest.is_some() && longest == named.first().copied() || named.iter().all(is_first)
+        named.iter().all(|timeline| by_cost.iter().any(|(first, _)| first == timeline))
     }
 
     /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.
