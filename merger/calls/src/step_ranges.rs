@@ -1,10 +1,9 @@
 //! Ranges of a thread that may mark its steps.
 
 use crate::unit_rows::RegionRow;
+use rpd_graph::JobCalls;
 use std::collections::HashMap;
 
-/// Minimum number of steps.
-pub(crate) const MIN_STEPS: usize = 10;
 /// Maximum number of classes of ranges of a thread that may mark steps.
 const MAX_CANDIDATES: usize = 64;
 
@@ -58,7 +57,7 @@ impl StepRangeCounter {
     ) -> Vec<StepRanges> {
         let is_candidate = |class: u32, sums: &ClassSums| match wanted {
             Some(wanted) => class == wanted,
-            None => sums.count >= MIN_STEPS && sums.covered >= span_ns / 2,
+            None => sums.count >= JobCalls::MIN_STEPS && sums.covered >= span_ns / 2,
         };
         let found = self.classes.iter().filter(|(class, sums)| is_candidate(**class, sums));
         let of = |(class, sums): (&u32, &ClassSums)| StepRanges {

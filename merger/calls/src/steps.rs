@@ -1,7 +1,7 @@
 //! Finds the steps of a run: by ranges that mark them, by collectives that repeat, or windows of time.
 
 use crate::repetition::repeated_steps;
-use crate::step_ranges::{MIN_STEPS, StepRanges};
+use crate::step_ranges::StepRanges;
 use rpd_graph::{CallTimeline, JobCalls};
 
 /// Length of a window, ns.
@@ -87,7 +87,7 @@ fn marked_steps(
         let of_class = process.iter().enumerate().filter(|(_, ranges)| ranges.class == class);
         of_class.max_by_key(|(_, ranges)| ranges.covered).map(|(place, _)| place)
     };
-    let min_count = if is_wanted { 1 } else { MIN_STEPS };
+    let min_count = if is_wanted { 1 } else { JobCalls::MIN_STEPS };
     let everywhere = |class: u32| -> Option<Vec<&StepRanges>> {
         let found: Option<Vec<&StepRanges>> =
             of_process.iter().map(|process| process.get(best(process, class)?).copied()).collect();
@@ -117,7 +117,7 @@ fn windows(job: &JobCalls) -> Option<Vec<StepTimes>> {
     let start = job.timelines.iter().map(|timeline| timeline.start_ns).min()?;
     let end = job.timelines.iter().map(|timeline| timeline.end_ns).max()?;
     let count = (end.abs_diff(start) / WINDOW_NS).min(MAX_STEPS as u64);
-    if count < MIN_STEPS as u64 {
+    if count < JobCalls::MIN_STEPS as u64 {
         return None;
     }
     let times: StepTimes =
