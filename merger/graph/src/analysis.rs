@@ -6,7 +6,7 @@ use crate::delay_costs::{DelayCosts, delay_costs};
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayTimes, replay};
 use crate::transfers::transfer_times;
-use crate::waits::{CallWait, WaitRecorder, Waits};
+use crate::waits::{WaitRecorder, Waits};
 use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
 
@@ -103,14 +103,7 @@ impl<'a> WaitAnalysis<'a> {
 
     /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
     pub fn delay_costs(&self) -> DelayCosts {
-        let is_in_steps = |wait: &CallWait| {
-            let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
-            match (steps.first(), steps.last()) {
-                (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
-                _ => true,
-            }
-        };
-        delay_costs(&self.waits, &self.times, is_in_steps)
+        delay_costs(&self.waits, &self.times, |wait| self.is_in_steps(wait))
     }
 
     /// Returns the critical path.
