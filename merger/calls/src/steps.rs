@@ -29,6 +29,9 @@ pub struct StepSource {
     pub count: u32,
     /// How they were found.
     pub kind: StepKind,
+    /// Place in [`RunDatabase::strings`](rpd_run::RunDatabase::strings) of the name of each range, on the first
+    /// process. Empty if all have the same name, or steps are not ranges.
+    pub range_names: Vec<u32>,
 }
 
 /// Times at which the steps of a process begin, ascending, then the end of the last one.
@@ -43,7 +46,11 @@ pub(crate) fn find_steps(
     class_name: impl Fn(u32) -> String,
     label_name: impl Fn(u32) -> String,
 ) -> Option<StepSource> {
-    let marked = marked_steps(job, ranges, is_wanted).map(|(class, times)| (class_name(class), times));
+    let mut range_names = Vec::new();
+    let marked = marked_steps(job, ranges, is_wanted).map(|(class, names, times)| {
+        range_names = names;
+        (class_name(class), times)
+    });
     let repeated = || repeated_steps(job).map(|(label, times)| (label_name(label), times));
     let (kind, (name, times)) = match marked {
         Some(found) => (StepKind::Marker, found),
@@ -63,7 +70,7 @@ pub(crate) fn find_steps(
         timeline.first_call_of_step = times.iter().map(|time| first_call(timeline, *time)).collect();
     }
     job.steps = count as u32;
-    Some(StepSource { name, count: count as u32, kind })
+    Some(StepSource { name, count: count as u32, kind, range_names })
 }
 
 /// Returns the index of the first call that begins at a time or later.
@@ -71,13 +78,11 @@ fn first_call(timeline: &CallTimeline, time: i64) -> u32 {
     timeline.calls.partition_point(|call| call.enter_ns < time) as u32
 }
 
-/// Finds the outermost ranges that every process has equally often, up to one. Returns their class and the steps of
-/// each process.
-fn marked_steps(
-    job: &JobCalls,
-    ranges: &[Vec<StepRanges>],
-    is_wanted: bool,
-) -> Option<(u32, Vec<StepTimes>)> {
+/// Steps by ranges: the class of these, their names if they differ, and the steps of each process.
+type MarkedSteps = (u32, Vec<u32>, Vec<StepTimes>);
+
+/// Finds the outermost ranges that every process has equally often, up to one.
+fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], is_wanted: bool) -> Option<MarkedSteps> {
     let mut of_process: Vec<Vec<&StepRanges>> = vec![Vec::new(); job.processes as usize];
     for (timeline, ranges) in job.timelines.iter().zip(ranges) {
         of_process.get_mut(timeline.process as usize)?.extend(ranges);
@@ -109,7 +114,10 @@ fn marked_steps(
         let last = ranges.spans.get(count.checked_sub(1)?)?.1;
         Some(spans.map(|(start, _)| *start).chain([last]).collect())
     };
-    Some((class, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+    let names = found.first()?.names.iter().take(count);
+    let differ = names.clone().any(|name| Some(name) != names.clone().next());
+    let names = if differ { names.copied().collect() } else { Vec::new() };
+    Some((class, names, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
 }
 
 /// Returns windows of equal length for all processes.
