@@ -5,13 +5,14 @@ mod shell_words;
 mod temporary_folder;
 
 pub(crate) use selection::{ProcessGroups, Selection};
-pub(crate) use shell_words::{input_words, shell_word};
+pub(crate) use shell_words::input_words;
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
 use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, MergedInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
+use shell_words::selection_words;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use temporary_folder::TemporaryFolder;
@@ -23,6 +24,10 @@ pub(crate) struct ReportRun {
     pub(crate) selection: Selection,
     /// The inputs as the user named them; empty if it is the newest run.
     pub(crate) inputs: Vec<PathBuf>,
+    /// The options that select this part of the run, as the words of a command. `None` if they cannot be printed.
+    pub(crate) selection_words: Option<String>,
+    /// Whether the database exists for this report only.
+    pub(crate) is_temporary: bool,
     /// The database is removed with these, if it is a temporary one.
     _merged: MergedInputs,
     _folder: Option<TemporaryFolder>,
@@ -45,7 +50,16 @@ impl ReportRun {
         let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
         let database = RunDatabase::open(merged.path(), ranges.as_deref())?;
         let selection = select(&database, common)?;
-        Ok(ReportRun { database, selection, inputs, _merged: merged, _folder: folder })
+        let (selection_words, is_temporary) = (selection_words(common), merged.summary().is_some());
+        Ok(ReportRun {
+            database,
+            selection,
+            inputs,
+            selection_words,
+            is_temporary,
+            _merged: merged,
+            _folder: folder,
+        })
     }
 
     /// Returns the identity of the process at a place.

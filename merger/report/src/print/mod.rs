@@ -27,7 +27,7 @@ pub(crate) fn print(report: &Report, format: OutputFormat) -> Result<(), Failure
             let lines = report.tables.first().map(csv_table).transpose()?;
             report.notes.iter().for_each(|note| eprintln!("note: {}", one_line(note)));
             for missing in &report.unavailable {
-                eprintln!("note: unavailable: {}: {}", one_line(&missing.subject), one_line(&missing.reason));
+                eprintln!("note: unavailable: {}", one_line(&missing.text()));
             }
             lines.unwrap_or_default()
         }

@@ -4,7 +4,7 @@ mod names;
 mod verdict;
 mod why_not;
 
-pub(crate) use names::{label_text, only_rank_of, process_of, short};
+pub(crate) use names::{label_text, only_rank_of, process_of, ranks_of, short};
 pub(crate) use verdict::verdict_lines;
 pub(crate) use why_not::missing_reasons;
 
