@@ -87,6 +87,10 @@ fn listed_waits_have_the_keys_of_their_rows() {
         assert_eq!(number(sums, "waits"), every.len() as i64);
         assert_eq!(number(sums, "waits_ns"), sum(every, "waited_ns"));
         assert_eq!(every[..20], listed[..]);
+        if arguments[0] == "blame" {
+            let csv = printed(&[arguments, &["--format", "csv"]].concat(), &database);
+            assert!(csv.starts_with("rank,host,call,at_ns,") && csv.lines().count() == 21, "{csv}");
+        }
         let text = printed(arguments, &database);
         assert!(text.contains("meanwhile in") && text.contains("waits for ranks"), "{text}");
     }
@@ -207,6 +211,18 @@ fn messages_are_those_that_sql_counts() {
     let first = &rows(&object, "messages")[0];
     assert_eq!(first["from"], 2, "the others wait most for what the slow rank sends: {object}");
     assert!(number(first, "late_sender_ns") > 0);
+    // The waits for rank 2 are those in collectives, those for its sends, and those for its receives.
+    let waits = json(&["blame", "--rank", "2", "--explain", "--top", "0"], &database);
+    let of_messages: i64 = rows(&waits, "explain")
+        .iter()
+        .filter(|row| row["call"] != "MPI_Allreduce")
+        .map(|row| number(row, "waited_ns"))
+        .sum();
+    let late = |row: &Json| {
+        let of = |end: &str, column: &str| if row[end] == 2 { number(row, column) } else { 0 };
+        of("from", "late_sender_ns") + of("to", "late_receiver_ns")
+    };
+    assert_eq!(rows(&object, "messages").iter().map(late).sum::<i64>(), of_messages);
     // A neighbour's messages only.
     let of_one = json(&["messages", "--ranks", "0"], &database);
     assert!(

@@ -1,7 +1,7 @@
 //! The calls that show a finding: those that waited longest for the ranks that are named, `--explain`.
 
 use crate::input::ReportRun;
-use crate::report::{Cell, ReportTable, Unavailable};
+use crate::report::{Cell, EVIDENCE_TABLE, ReportTable, Unavailable};
 use crate::waiting::{AnalysedRun, label_text, process_of, ranks_of};
 use rpd_console::Failure;
 use rpd_graph::{Call, ExplainedWait};
@@ -53,7 +53,7 @@ const REASONS: [(&str, &str); 8] = [
 const NO_RANK: &str = "the process has no rank";
 
 /// Keys of the tables.
-pub(crate) const EVIDENCE_TABLES: [&str; 2] = ["explain", "explained"];
+pub(crate) const EVIDENCE_TABLES: [&str; 2] = [EVIDENCE_TABLE, "explained"];
 
 /// The evidence of a finding.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) fn wait_evidence(
     let waits = found.analysis.waits_for(causes, max_listed);
     let (start, _) = run.database.extent(0, 1)?.unwrap_or_default();
     let [mut table, mut sums] =
-        [ReportTable::new("explain", &COLUMNS), ReportTable::new("explained", &SUM_COLUMNS)];
+        [ReportTable::new(EVIDENCE_TABLE, &COLUMNS), ReportTable::new("explained", &SUM_COLUMNS)];
     waits.listed.iter().for_each(|wait| table.push_up_to(max_listed, cells(found, wait, start)));
     let listed_ns = waits.listed.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.waited_ns));
     let share = (waits.waited_ns > 0).then(|| listed_ns as f64 / waits.waited_ns as f64);

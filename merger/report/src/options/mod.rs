@@ -111,7 +111,8 @@ pub(crate) enum Subject {
     },
     /// Each step: when it began, its length, the rank that worked longest, and the waiting
     ///
-    /// Of more steps than rows, the longest are listed. Beyond 2 million steps of ranks, a row has several steps.
+    /// If there are more steps than rows, the longest are listed. Above 2 million ranks times steps, a row has several
+    /// steps.
     Steps {
         /// The times of this rank, beside what is typical of all ranks
         #[arg(long, value_name = "RANK")]
@@ -186,7 +187,7 @@ pub(crate) enum OutputFormat {
     Text,
     /// One object of schema rpd.report/1; times in ns
     Json,
-    /// The table of a subcommand, with a header; times in ns
+    /// The table of a subcommand, or of the calls of --explain, with a header; times in ns
     Csv,
     /// Tables in Markdown
     Md,

@@ -6,6 +6,9 @@ pub(crate) use cell::{Cell, shown_time};
 
 use serde_json::{Map, Value as Json};
 
+/// Key of the table with the calls of `--explain`.
+pub(crate) const EVIDENCE_TABLE: &str = "explain";
+
 /// A report.
 #[derive(Debug)]
 pub(crate) struct Report {
