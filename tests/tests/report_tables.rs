@@ -225,6 +225,7 @@ fn messages_are_those_that_sql_counts() {
     assert_eq!(rows(&object, "messages").iter().map(late).sum::<i64>(), of_messages);
     // A neighbour's messages only.
     let of_one = json(&["messages", "--ranks", "0"], &database);
+    assert!(of_one["notes"][0].as_str().unwrap().contains("leave out processes"), "{of_one}");
     assert!(
         rows(&of_one, "messages").iter().all(|row| row["from"] == 0 || row["to"] == 0 || row["to"].is_null())
     );

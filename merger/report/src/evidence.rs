@@ -2,7 +2,7 @@
 
 use crate::input::ReportRun;
 use crate::report::{Cell, EVIDENCE_TABLE, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, label_text, process_of, ranks_of};
+use crate::waiting::{AnalysedRun, doubts, label_text, process_of, ranks_of};
 use rpd_console::Failure;
 use rpd_graph::{Call, ExplainedWait};
 
@@ -94,6 +94,7 @@ pub(crate) fn wait_evidence(
         notes
             .push("the database was temporary: rpd-merge of the same inputs writes the same keys".to_owned());
     }
+    notes.extend(doubts(found));
     let mut unavailable = table.unknown_values(&REASONS);
     unavailable.extend(sums.unknown_values(&REASONS));
     if table.rows.is_empty() {

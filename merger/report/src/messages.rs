@@ -3,7 +3,7 @@
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, label_text, missing_reasons, with_analysis};
+use crate::waiting::{AnalysedRun, doubts, label_text, missing_reasons, with_analysis};
 use rpd_console::Failure;
 use rpd_graph::MessageFlow;
 use std::cmp::Reverse;
@@ -50,9 +50,7 @@ pub(crate) fn report_messages(run: &ReportRun, max_rows: usize) -> Result<Report
         } else if flows.is_empty() {
             unavailable.push(Unavailable::new("messages", "the selected ranks send and receive none"));
         }
-        let notes = found.reasons.iter();
-        let notes = notes.map(|reason| format!("the waiting may be wrong: {reason}")).collect();
-        let tables = vec![table];
+        let (tables, notes) = (vec![table], doubts(found));
         Ok(Report { subject: "messages", run: run.head(), tables, notes, unavailable, screen: None })
     })
 }

@@ -13,13 +13,14 @@ pub(crate) fn how_to_record(missing: &MissingCalls) -> Option<&'static str> {
         MissingCalls::NoMpiCalls => Some(MPI_CALLS),
         MissingCalls::MissingRanks(_) => Some("start each rank by rpd-collect, and merge all shards"),
         MissingCalls::LostRows { .. } | MissingCalls::DroppedCalls { .. } => Some("rpd-collect --ring-size"),
-        MissingCalls::UnknownMembers(_)
-        | MissingCalls::WithoutCommunicator { .. }
-        | MissingCalls::ReceiveHalves { .. }
-        | MissingCalls::PersistentOperations { .. } => Some("rpd-collect of this version"),
+        MissingCalls::WithoutCommunicator { .. } => Some("rpd-collect"),
+        MissingCalls::ReceiveHalves { .. } | MissingCalls::PersistentOperations { .. } => {
+            Some("rpd-collect of this version")
+        }
         MissingCalls::SeveralThreads(_) => Some("call MPI in one thread"),
         MissingCalls::NoSteps => Some(STEPS),
         MissingCalls::UnfinishedRanks(_)
+        | MissingCalls::UnknownMembers(_)
         | MissingCalls::OverlappingCalls { .. }
         | MissingCalls::MatchedProbes { .. }
         | MissingCalls::UnknownCompletions { .. }

@@ -7,7 +7,7 @@ use crate::blame::timeline_of_rank;
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable, shown_time};
-use crate::waiting::{AnalysedRun, label_text, missing_reasons, process_of, short, with_analysis};
+use crate::waiting::{AnalysedRun, doubts, label_text, missing_reasons, process_of, short, with_analysis};
 use lengths::{StepFlag, StepLengths};
 use rows::{StepRow, TypicalTimes, step_rows, steps_in_row};
 use rpd_calls::StepKind;
@@ -224,6 +224,6 @@ fn notes(found: &AnalysedRun<'_>, table: &ReportTable, in_row: u32) -> Vec<Strin
         let kept = grouped(table.rows.len() as u64);
         notes.push(format!("the rows are the {kept} longest, in the order of time"));
     }
-    notes.extend(found.reasons.iter().map(|reason| format!("the waiting may be wrong: {reason}")));
+    notes.extend(doubts(found));
     notes
 }

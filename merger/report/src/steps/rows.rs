@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(steps_in_row(usize::MAX, u32::MAX), u32::MAX);
     }
 
-    /// A job of processes that call without others, whose work before call `c` is `work(process, c)`.
+    /// A job of processes that call without others and work for `work(process, call)` ns before each call.
     fn job(processes: u32, calls: u32, work: impl Fn(u32, u32) -> u64) -> JobCalls {
         let timeline = |process: u32| {
             let mut now = i64::from(process) * 3;

@@ -1,9 +1,11 @@
 //! The analysis of waiting: which rank the others wait for, through messages and collectives.
 
+mod doubts;
 mod names;
 mod verdict;
 mod why_not;
 
+pub(crate) use doubts::doubts;
 pub(crate) use names::{label_text, only_rank_of, process_of, ranks_of, short};
 pub(crate) use verdict::verdict_lines;
 pub(crate) use why_not::missing_reasons;
