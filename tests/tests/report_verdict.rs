@@ -22,7 +22,7 @@ fn merged(scenario: &Scenario) -> (TempDir, PathBuf) {
 }
 
 /// A stencil in which rank 2 is slow.
-fn slow_stencil() -> (Scenario, TempDir, PathBuf) {
+pub(crate) fn slow_stencil() -> (Scenario, TempDir, PathBuf) {
     let size =
         ScenarioSize { ranks: 5, subject: 2, steps: 20, ..ScenarioSize::drawn(ScenarioKind::Stencil, 3) };
     let scenario = Scenario::sized(ScenarioKind::Stencil, size);
@@ -30,12 +30,12 @@ fn slow_stencil() -> (Scenario, TempDir, PathBuf) {
     (scenario, folder, database)
 }
 
-fn printed(arguments: &[&str], input: &Path) -> String {
+pub(crate) fn printed(arguments: &[&str], input: &Path) -> String {
     let job = Job::new(binary("rpd-report")).args(arguments).arg(input);
     job.without_env("RPD_OUTPUT").run().success().stdout
 }
 
-fn json(arguments: &[&str], input: &Path) -> Json {
+pub(crate) fn json(arguments: &[&str], input: &Path) -> Json {
     serde_json::from_str(&printed(&[arguments, &["--format", "json"]].concat(), input)).unwrap()
 }
 
@@ -47,16 +47,22 @@ fn assert_fits(screen: &str) {
 
 /// Runs the commands of the lines `next` in a shell.
 fn run_next(screen: &str) {
+    run_next_in(Path::new("."), screen);
+}
+
+/// Runs the commands of the lines `next` in a shell, in a folder.
+pub(crate) fn run_next_in(working_folder: &Path, screen: &str) {
     let folder = binary("rpd-report").parent().unwrap().to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = [folder].into_iter().chain(std::env::split_paths(&path));
     let path = std::env::join_paths(folders).unwrap();
     let next: Vec<&str> = screen.lines().filter_map(|line| line.strip_prefix("next ")).collect();
-    assert!((1..=3).contains(&next.len()), "{screen}");
+    assert!((1..=4).contains(&next.len()), "{screen}");
     for line in next {
         let (_, command) = line.split_once(": ").unwrap();
         assert!(command.starts_with("rpd-report "), "{command}");
-        let _ = Job::new("sh").args(["-c", command]).env("PATH", &path).run().success();
+        let _ =
+            Job::new("sh").args(["-c", command]).env("PATH", &path).folder(working_folder).run().success();
     }
 }
 
@@ -83,31 +89,11 @@ fn a_slow_rank_is_named_with_its_range() {
 }
 
 #[test]
-fn every_subcommand_has_the_schema_and_does_not_depend_on_threads() {
+fn every_subcommand_has_the_schema() {
     let (_, _folder, database) = slow_stencil();
-    let subcommands: [&[&str]; 13] = [
-        &[],
-        &["blame"],
-        &["blame", "--rank", "2"],
-        &["whatif"],
-        &["whatif", "--rank", "2"],
-        &["whatif", "--range", "update"],
-        &["path"],
-        &["efficiency"],
-        &["summary"],
-        &["ranks"],
-        &["collectives"],
-        &["clocks"],
-        &["integrity"],
-    ];
-    for arguments in subcommands {
+    for arguments in crate::report_tables::SUBCOMMANDS {
         let object = json(arguments, &database);
         assert_eq!(violations(&object), [] as [String; 0], "{arguments:?}");
-        let of = |threads| {
-            let job = Job::new(binary("rpd-report")).args(arguments).args(["--format", "json"]);
-            job.arg(&database).env("RAYON_NUM_THREADS", threads).run().success().stdout
-        };
-        assert_eq!(of("1"), of("4"), "{arguments:?}");
     }
 }
 
@@ -131,6 +117,11 @@ fn each_verdict_fits_into_a_screen_and_names_commands_that_work() {
         let cannot_tell = object["verdict"] == "cannot_tell";
         assert_eq!(cannot_tell, !object["reasons"].as_array().unwrap().is_empty(), "{screen}");
         assert!(!screen.contains("+- 0 ns"), "{screen}");
+        if is_named {
+            let has_pattern = object["findings"][0]["when"]["pattern"] != "steady";
+            assert_eq!(screen.contains(": rpd-report steps --rank"), has_pattern, "{screen}");
+            assert!(screen.contains(": rpd-report --explain "), "{screen}");
+        }
         if verdicts.insert(object["verdict"].to_string()) {
             eprintln!("{}: {screen}", kind.name());
             run_next(&screen);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const RANKS: usize = 4;
 
 /// Records a C program of the workloads on four ranks and merges it.
-fn recorded(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+pub(crate) fn recorded(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
     let (program, runs, database) = (folder.join("program"), folder.join("runs"), folder.join("run.db"));
     let source = repository().join("tests/workloads").join(source);
     let _ = Job::new("mpicc").args(["-pthread", "-o"]).arg(&program).arg(source).run().success();

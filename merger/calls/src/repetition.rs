@@ -1,6 +1,5 @@
 //! Finds steps without marks: the collectives of a process repeat from step to step.
 
-use crate::step_ranges::MIN_STEPS;
 use crate::steps::StepTimes;
 use rpd_graph::{CallTimeline, CollectiveEntry, JobCalls};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -41,7 +40,7 @@ pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
     let starts = beginnings(&symbols, &stretch, period, phase);
     let starts: Vec<&CollectiveEntry> = starts.iter().filter_map(|place| entries.get(*place)).collect();
     // Beyond the last beginning is the end of the last step.
-    if starts.len() <= MIN_STEPS {
+    if starts.len() <= JobCalls::MIN_STEPS {
         return None;
     }
     let times = |timeline: &&CallTimeline| -> Option<StepTimes> {
@@ -129,7 +128,7 @@ fn find_period(symbols: &[u32]) -> Option<(usize, Range<usize>)> {
     let periods: BTreeSet<usize> = lengths.filter_map(middle).collect();
     periods.into_iter().find_map(|period| {
         let stretch = repeating_stretch(symbols, period)?;
-        let is_long = stretch.len() >= symbols.len() / 2 && stretch.len() / period > MIN_STEPS;
+        let is_long = stretch.len() >= symbols.len() / 2 && stretch.len() / period > JobCalls::MIN_STEPS;
         is_long.then_some((period, stretch))
     })
 }

@@ -1,10 +1,9 @@
 //! Ranges of a thread that may mark its steps.
 
 use crate::unit_rows::RegionRow;
+use rpd_graph::JobCalls;
 use std::collections::HashMap;
 
-/// Minimum number of steps.
-pub(crate) const MIN_STEPS: usize = 10;
 /// Maximum number of classes of ranges of a thread that may mark steps.
 const MAX_CANDIDATES: usize = 64;
 
@@ -19,6 +18,17 @@ pub(crate) struct StepRanges {
     pub(crate) covered: u64,
     /// Start and end of each, in order of time. They do not overlap.
     pub(crate) spans: Vec<(i64, i64)>,
+    /// Place of the name of each among the strings.
+    pub(crate) names: Vec<u32>,
+}
+
+/// A range with the class and the place of its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedRange {
+    pub(crate) class: u32,
+    pub(crate) name: u32,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +59,16 @@ impl StepRangeCounter {
     }
 
     /// Returns the classes that may mark steps: `wanted`, or all with enough ranges that cover at least half of
-    /// `span_ns`. `ranges` are the ranges that were counted, each with its class.
+    /// `span_ns`. `ranges` are the ranges that were counted.
     pub(crate) fn candidates(
         self,
         wanted: Option<u32>,
         span_ns: u64,
-        ranges: impl Iterator<Item = (u32, i64, i64)>,
+        ranges: impl Iterator<Item = NamedRange>,
     ) -> Vec<StepRanges> {
         let is_candidate = |class: u32, sums: &ClassSums| match wanted {
             Some(wanted) => class == wanted,
-            None => sums.count >= MIN_STEPS && sums.covered >= span_ns / 2,
+            None => sums.count >= JobCalls::MIN_STEPS && sums.covered >= span_ns / 2,
         };
         let found = self.classes.iter().filter(|(class, sums)| is_candidate(**class, sums));
         let of = |(class, sums): (&u32, &ClassSums)| StepRanges {
@@ -66,6 +76,7 @@ impl StepRangeCounter {
             depth: sums.depth,
             covered: sums.covered,
             spans: Vec::with_capacity(sums.count),
+            names: Vec::with_capacity(sums.count),
         };
         let mut candidates: Vec<StepRanges> = found.map(of).collect();
         candidates.sort_unstable_by_key(|ranges| (ranges.depth, ranges.class));
@@ -73,10 +84,11 @@ impl StepRangeCounter {
         if candidates.is_empty() {
             return candidates;
         }
-        for (class, start, end) in ranges {
+        for NamedRange { class, name, start, end } in ranges {
             let Some(ranges) = candidates.iter_mut().find(|ranges| ranges.class == class) else { continue };
             if ranges.spans.last().is_none_or(|(_, last_end)| start >= *last_end) {
                 ranges.spans.push((start, end));
+                ranges.names.push(name);
             }
         }
         candidates

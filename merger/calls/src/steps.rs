@@ -1,7 +1,7 @@
 //! Finds the steps of a run: by ranges that mark them, by collectives that repeat, or windows of time.
 
 use crate::repetition::repeated_steps;
-use crate::step_ranges::{MIN_STEPS, StepRanges};
+use crate::step_ranges::StepRanges;
 use rpd_graph::{CallTimeline, JobCalls};
 
 /// Maximum length of a window, ns.
@@ -38,6 +38,9 @@ pub struct StepSource {
     pub count: u32,
     /// How they were found.
     pub kind: StepKind,
+    /// Place in [`RunDatabase::strings`](rpd_run::RunDatabase::strings) of the name of each range, on the first
+    /// process. Empty if all have the same name, or steps are not ranges.
+    pub range_names: Vec<u32>,
 }
 
 /// Times at which the steps of a process begin, ascending, then the end of the last one.
@@ -52,7 +55,11 @@ pub(crate) fn find_steps(
     class_name: impl Fn(u32) -> String,
     label_name: impl Fn(u32) -> String,
 ) -> Option<StepSource> {
-    let marked = marked_steps(job, ranges, is_wanted).map(|(class, times)| (class_name(class), times));
+    let mut range_names = Vec::new();
+    let marked = marked_steps(job, ranges, is_wanted).map(|(class, names, times)| {
+        range_names = names;
+        (class_name(class), times)
+    });
     let repeated = || repeated_steps(job).map(|(label, times)| (label_name(label), times));
     let (kind, (name, times)) = match marked {
         Some(found) => (StepKind::Marker, found),
@@ -75,7 +82,7 @@ pub(crate) fn find_steps(
         timeline.first_call_of_step = times.iter().map(|time| first_call(timeline, *time)).collect();
     }
     job.steps = count as u32;
-    Some(StepSource { name, count: count as u32, kind })
+    Some(StepSource { name, count: count as u32, kind, range_names })
 }
 
 /// Returns the index of the first call that begins at a time or later.
@@ -83,13 +90,11 @@ fn first_call(timeline: &CallTimeline, time: i64) -> u32 {
     timeline.calls.partition_point(|call| call.enter_ns < time) as u32
 }
 
-/// Finds the outermost ranges that every process has equally often, up to one. Returns their class and the steps of
-/// each process.
-fn marked_steps(
-    job: &JobCalls,
-    ranges: &[Vec<StepRanges>],
-    is_wanted: bool,
-) -> Option<(u32, Vec<StepTimes>)> {
+/// Steps by ranges: the class of these, their names if they differ, and the steps of each process.
+type MarkedSteps = (u32, Vec<u32>, Vec<StepTimes>);
+
+/// Finds the outermost ranges that every process has equally often, up to one.
+fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], is_wanted: bool) -> Option<MarkedSteps> {
     let mut of_process: Vec<Vec<&StepRanges>> = vec![Vec::new(); job.processes as usize];
     for (timeline, ranges) in job.timelines.iter().zip(ranges) {
         of_process.get_mut(timeline.process as usize)?.extend(ranges);
@@ -99,7 +104,7 @@ fn marked_steps(
         let of_class = process.iter().enumerate().filter(|(_, ranges)| ranges.class == class);
         of_class.max_by_key(|(_, ranges)| ranges.covered).map(|(place, _)| place)
     };
-    let min_count = if is_wanted { 1 } else { MIN_STEPS };
+    let min_count = if is_wanted { 1 } else { JobCalls::MIN_STEPS };
     let everywhere = |class: u32| -> Option<Vec<&StepRanges>> {
         let found: Option<Vec<&StepRanges>> =
             of_process.iter().map(|process| process.get(best(process, class)?).copied()).collect();
@@ -121,7 +126,10 @@ fn marked_steps(
         let last = ranges.spans.get(count.checked_sub(1)?)?.1;
         Some(spans.map(|(start, _)| *start).chain([last]).collect())
     };
-    Some((class, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+    let names = found.first()?.names.iter().take(count);
+    let differ = names.clone().any(|name| Some(name) != names.clone().next());
+    let names = if differ { names.copied().collect() } else { Vec::new() };
+    Some((class, names, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
 }
 
 /// Returns windows of equal length for all processes, and this length, ns. `None`, if a process seldom calls.
@@ -131,7 +139,7 @@ fn windows(job: &JobCalls) -> Option<(u64, Vec<StepTimes>)> {
     let span = end.abs_diff(start);
     let ns = (span / MIN_WINDOWS).clamp(MIN_WINDOW_NS, MAX_WINDOW_NS);
     let count = (span / ns).min(MAX_STEPS as u64);
-    if count < MIN_STEPS as u64 {
+    if count < JobCalls::MIN_STEPS as u64 {
         return None;
     }
     let mut with_calls = vec![0u64; job.processes as usize];

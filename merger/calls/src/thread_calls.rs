@@ -5,7 +5,7 @@ use crate::functions::FunctionKind;
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{OperationLists, ProcessOperations};
 use crate::region_names::RegionNames;
-use crate::step_ranges::{StepRangeCounter, StepRanges, within};
+use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
 use rpd_graph::{Call, WorkSegment};
@@ -117,7 +117,10 @@ pub(crate) fn sweep_thread(
     sweep.finish_pending();
     sweep.work.finish(end, sweep.labels);
     let ranges = spans().filter(|(region, _)| call_of(region).is_none());
-    let ranges = ranges.map(|(region, (start, end))| (context.names.class(region.name), start, end));
+    let ranges = ranges.map(|(region, (start, end))| {
+        let class = context.names.class(region.name);
+        NamedRange { class, name: region.name, start, end }
+    });
     Some(ThreadTimeline {
         start,
         end,

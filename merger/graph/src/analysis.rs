@@ -133,14 +133,6 @@ impl<'a> WaitAnalysis<'a> {
         delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
     }
 
-    fn is_in_steps(&self, wait: &CallWait) -> bool {
-        let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
-        match (steps.first(), steps.last()) {
-            (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
-            _ => true,
-        }
-    }
-
     /// Returns the critical path.
     pub fn critical_path(&self) -> CriticalPath {
         critical_path(&self.times, &self.waits, &self.replayed)

@@ -291,16 +291,20 @@ impl ChannelFinder<'_> {
 }
 
 /// Finds the process of a rank in a communicator.
-struct GroupIndex<'a> {
+pub(crate) struct GroupIndex<'a> {
     communicators: &'a [CommunicatorMembers],
     /// Group of a process in an intercommunicator.
     sides: HashMap<(u32, u32), Option<usize>>,
 }
 
-impl GroupIndex<'_> {
+impl<'a> GroupIndex<'a> {
+    pub(crate) fn new(communicators: &'a [CommunicatorMembers]) -> GroupIndex<'a> {
+        GroupIndex { communicators, sides: HashMap::new() }
+    }
+
     /// Returns the process that a peer of `process` is. `None` if it is no process, as `MPI_PROC_NULL`, or is not
     /// known.
-    fn process_of(&mut self, communicator: u32, process: u32, peer: i32) -> Option<u32> {
+    pub(crate) fn process_of(&mut self, communicator: u32, process: u32, peer: i32) -> Option<u32> {
         let groups = &self.communicators[communicator as usize].groups;
         let group = match groups.as_slice() {
             [group] => group,

@@ -107,7 +107,7 @@ impl PassedOn {
 
 /// Returns how long the cause of a wait had waited itself since the two threads synchronised, ns: the time from its
 /// first call after that to the call that it entered last, without what is in `of_cause`, its work and transfers.
-fn waited_before(
+pub(crate) fn waited_before(
     times: &LabelTimes<'_>,
     replayed: &ReplayTimes,
     wait: &CallWait,

@@ -8,13 +8,12 @@ use crate::analysis::{MIN_MATCHED, WaitAnalysis};
 use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
+use crate::job_calls::JobCalls;
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use std::collections::BTreeMap;
 
 /// Minimum gain of a finding, as a share of the run.
 const MIN_GAIN: f64 = 0.01;
-/// Minimum number of steps that show whether a rank is slow or was by chance.
-const MIN_STEPS: usize = 10;
 /// The replay may be off by this share of the run.
 const MAX_REPLAY_OFF: f64 = 0.05;
 /// Maximum number of findings.
@@ -195,7 +194,7 @@ impl WaitAnalysis<'_> {
         if share.abs() > MAX_REPLAY_OFF {
             limits.push(DiagnosisLimit::ReplayOff { share });
         }
-        if (job.steps as usize) < MIN_STEPS {
+        if (job.steps as usize) < JobCalls::MIN_STEPS {
             limits.push(DiagnosisLimit::FewSteps { steps: job.steps });
         }
         limits

@@ -275,6 +275,9 @@ const MAX_CALLS: usize = 1 << 31;
 const MAX_NS: u64 = i64::MAX as u64;
 
 impl JobCalls {
+    /// Minimum number of steps: fewer do not show whether a rank is slow or was so by chance.
+    pub const MIN_STEPS: usize = 10;
+
     /// Checks that all indices refer to something, so that the analysis needs no checks of its own.
     ///
     /// # Errors

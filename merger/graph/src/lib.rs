@@ -13,16 +13,19 @@ mod delay_costs;
 mod diagnosis;
 mod eager_limit;
 mod excess;
+mod explained_waits;
 mod finding;
 mod gap_matching;
 mod instances;
 mod job_calls;
 mod label_times;
+mod message_flows;
 mod messages;
 mod observed_waits;
 mod replay;
 #[cfg(test)]
 mod small_job;
+mod step_excess;
 #[cfg(test)]
 mod tests;
 mod transfers;
@@ -32,15 +35,17 @@ mod work_table;
 
 pub use analysis::{JobEfficiency, TimelineTimes, WaitAnalysis};
 pub use call_graph::CallGraph;
-pub use critical_path::{CriticalPath, PathPiece};
-pub use delay_costs::{DelayCost, DelayCosts, LabelCost};
+pub use critical_path::CriticalPath;
+pub use delay_costs::{DelayCost, DelayCosts};
 pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 pub use excess::StepPattern;
-pub use finding::{FindingSubject, JobFinding, StepWork};
-pub use instances::InstanceCounts;
+pub use explained_waits::{ExplainedWait, ExplainedWaits};
+pub use finding::{FindingSubject, JobFinding};
 pub use job_calls::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
     CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
 };
+pub use message_flows::MessageFlow;
 pub use messages::MessageCounts;
+pub use step_excess::ExcessWork;
 pub use what_if::WhatIfGain;

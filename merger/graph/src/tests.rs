@@ -253,6 +253,21 @@ proptest! {
         let costs = delay_costs::delay_costs(&analysis.waits, &analysis.times, &analysis.replayed, |_| true);
         let found: f64 = (0..ranks).map(|rank| costs.of_timeline(rank).total_ns()).sum();
         prop_assert!((found + costs.unexplained_ns - costs.waited_ns as f64).abs() < 1.0);
+        let everyone: Vec<u32> = (0..ranks as u32).collect();
+        let waits = analysis.waits_for(&everyone, usize::MAX);
+        let waited_ns: u64 = waits.listed.iter().map(|wait| wait.waited_ns).sum();
+        prop_assert_eq!((waits.listed.len() as u64, waited_ns), (waits.count, waits.waited_ns));
+        prop_assert!(waits.listed.iter().all(|wait| wait.label_ns == 0 || wait.label_ns > wait.own_label_ns));
+        let of_rank = |rank: u32| analysis.waits_for(&[rank], 0).waited_ns;
+        prop_assert_eq!(everyone.iter().map(|rank| of_rank(*rank)).sum::<u64>(), waits.waited_ns);
+        // Each message is in one flow, and no wait is in two.
+        let flows = analysis.message_flows();
+        let ends = job.timelines.iter().flat_map(|timeline| &timeline.message_ends);
+        let sends = ends.filter(|end| end.role.is_send()).count() as u64;
+        prop_assert_eq!(flows.iter().map(|flow| flow.count).sum::<u64>(), sends);
+        let late: u64 = flows.iter().map(|flow| flow.late_sender_ns + flow.late_receiver_ns).sum();
+        let all_waits: u64 = analysis.waits.iter().map(|wait| wait.ns).sum();
+        prop_assert!(late <= all_waits, "{} of {}", late, all_waits);
         for (rank, plain) in plain_costs(&analysis).into_iter().enumerate() {
             let linear = costs.of_timeline(rank);
             prop_assert!((plain.direct_ns - linear.direct_ns).abs() < 1.0);

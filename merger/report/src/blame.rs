@@ -1,5 +1,6 @@
 //! What each rank causes: `rpd-report blame`; with `--rank`, each kind of work of one rank beside that of the others.
 
+use crate::evidence::wait_evidence;
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
 use crate::waiting::{AnalysedRun, label_text, missing_reasons, process_of, with_analysis};
@@ -27,8 +28,13 @@ const LABEL_COLUMNS: [(&str, &str); 5] = [
     ("caused_propagated_ns", "by way of others"),
 ];
 
-/// Makes the report of all ranks, or of the work of one.
-pub(crate) fn report_blame(run: &ReportRun, rank: Option<u32>, max_rows: usize) -> Result<Report, Failure> {
+/// Makes the report of all ranks, or of the work of one. `explained` is the maximum number of calls that are listed.
+pub(crate) fn report_blame(
+    run: &ReportRun,
+    rank: Option<u32>,
+    max_rows: usize,
+    explained: Option<usize>,
+) -> Result<Report, Failure> {
     with_analysis(run, |found| {
         let table = match rank {
             None => rank_table(found, max_rows),
@@ -46,24 +52,26 @@ pub(crate) fn report_blame(run: &ReportRun, rank: Option<u32>, max_rows: usize) 
             ]));
         }
         let notes = found.reasons.iter();
-        let notes = notes.map(|reason| format!("these figures do not name a rank: {reason}")).collect();
-        Ok(Report {
-            subject: "blame",
-            run: run.head(),
-            tables: vec![table],
-            notes,
-            unavailable,
-            screen: None,
-        })
+        let mut notes: Vec<String> =
+            notes.map(|reason| format!("these figures do not name a rank: {reason}")).collect();
+        let mut tables = vec![table];
+        if let Some(max_listed) = explained {
+            let causes = match rank {
+                Some(rank) => vec![timeline_of_rank(found, rank)?],
+                None => first_causes(found),
+            };
+            let evidence = wait_evidence(run, found, &causes, max_listed)?;
+            tables.extend(evidence.tables);
+            notes.extend(evidence.notes);
+            unavailable.extend(evidence.unavailable);
+        }
+        Ok(Report { subject: "blame", run: run.head(), tables, notes, unavailable, screen: None })
     })
 }
 
 fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
     let mut table = ReportTable::new("blame", &RANK_COLUMNS);
-    let mut timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).collect();
-    let caused = |timeline: u32| found.costs.of_timeline(timeline as usize).total_ns();
-    timelines.sort_by(|one, other| caused(*other).total_cmp(&caused(*one)).then(one.cmp(other)));
-    for timeline in timelines {
+    for timeline in by_cost(found) {
         let times = found.analysis.timeline_times(timeline as usize);
         let cost = found.costs.of_timeline(timeline as usize);
         let gain = found.diagnosis.largest.iter().find(|(of, _)| *of == timeline).map(|(_, gain)| *gain);
@@ -88,12 +96,35 @@ fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
     table
 }
 
-fn label_table(found: &AnalysedRun<'_>, rank: u32, max_rows: usize) -> Result<ReportTable, Failure> {
+/// Returns all threads, the one that caused the most waiting first.
+fn by_cost(found: &AnalysedRun<'_>) -> Vec<u32> {
+    let mut timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).collect();
+    let caused = |timeline: u32| found.costs.of_timeline(timeline as usize).total_ns();
+    timelines.sort_by(|one, other| caused(*other).total_cmp(&caused(*one)).then(one.cmp(other)));
+    timelines
+}
+
+/// Returns the threads that are named; if none is, the one that caused the most waiting.
+fn first_causes(found: &AnalysedRun<'_>) -> Vec<u32> {
+    match found.diagnosis.findings.first() {
+        Some(finding) => finding.subject.timelines().to_vec(),
+        None => by_cost(found).into_iter().take(1).collect(),
+    }
+}
+
+/// Returns the thread of a rank.
+///
+/// # Errors
+/// If no calls of the rank were recorded.
+pub(crate) fn timeline_of_rank(found: &AnalysedRun<'_>, rank: u32) -> Result<u32, Failure> {
     let is_of_rank =
         |timeline: &u32| process_of(found.calls, *timeline).and_then(|process| process.rank) == Some(rank);
-    let Some(timeline) = (0..found.calls.job.timelines.len() as u32).find(is_of_rank) else {
-        return Err(Failure::usage(format!("no calls of rank {rank} were recorded; check --rank")));
-    };
+    let timeline = (0..found.calls.job.timelines.len() as u32).find(is_of_rank);
+    timeline.ok_or_else(|| Failure::usage(format!("no calls of rank {rank} were recorded; check --rank")))
+}
+
+fn label_table(found: &AnalysedRun<'_>, rank: u32, max_rows: usize) -> Result<ReportTable, Failure> {
+    let timeline = timeline_of_rank(found, rank)?;
     let mut table = ReportTable::new("blame", &LABEL_COLUMNS);
     for work in found.analysis.step_work(timeline) {
         let costs = found.costs.by_label.get(timeline as usize).into_iter().flatten();

@@ -34,7 +34,10 @@ pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
     let mut table = ReportTable::new("clocks", &COLUMNS);
     let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no rows")];
     if domains.is_empty() {
-        unavailable.push(Unavailable::new("clocks", "the database does not describe its clocks"));
+        unavailable.push(
+            Unavailable::new("clocks", "the database does not describe its clocks")
+                .recorded_by(Some("rpd-collect")),
+        );
     }
     for domain in &domains {
         let (count, ns) = (

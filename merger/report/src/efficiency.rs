@@ -1,6 +1,7 @@
 //! The efficiency of the run by the factors of the POP project: `rpd-report efficiency`.
 
 use crate::input::ReportRun;
+use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{missing_reasons, with_analysis};
 use rpd_console::Failure;
@@ -19,7 +20,8 @@ pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Repo
         let mut table = ReportTable::new("efficiency", &COLUMNS);
         let mut unavailable = missing_reasons(found.calls);
         if found.calls.job.timelines.is_empty() {
-            unavailable.push(Unavailable::new("efficiency", "no calls to MPI were recorded"));
+            let missing = Unavailable::new("efficiency", "no calls to MPI were recorded");
+            unavailable.push(missing.recorded_by(Some(recording::MPI_CALLS)));
         } else {
             let row = vec![
                 Cell::Ratio(efficiency.parallel),

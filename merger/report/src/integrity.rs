@@ -34,17 +34,17 @@ const COLLECTIVE_COUNTS: [(&str, &str); 4] = [
     ("contradicted", "collectives left before others entered"),
     ("different", "unnumbered calls that differ between processes"),
 ];
-/// What a run may lack without being incomplete: tables and categories, and the option that records them.
+/// What a run may lack without being incomplete: tables and categories, and what records them.
 const RECORDED: [(Recorded, &str, &str); 5] = [
-    (Recorded::Categories(&["MPI_API"]), "MPI calls", "rpd-collect records them of programs that use MPI"),
-    (Recorded::Categories(&["RCCL_API"]), "RCCL calls", "rpd-collect records them of programs that use RCCL"),
+    (Recorded::Categories(&["MPI_API"]), "MPI calls", "rpd-collect, of programs that use MPI"),
+    (Recorded::Categories(&["RCCL_API"]), "RCCL calls", "rpd-collect, of programs that use RCCL"),
     (
         Recorded::Categories(&["MARKER_CORE_RANGE_API", "user_annotation"]),
         "ranges",
-        "the program marks no ranges, or they were not recorded",
+        "rpd-collect, of programs that mark ranges by roctx",
     ),
-    (Recorded::Table(rocpd::KERNEL_DISPATCH), "kernels", "record them with rpd-collect --backend"),
-    (Recorded::Table(rocpd::MEMORY_COPY), "copies", "record them with rpd-collect --backend"),
+    (Recorded::Table(rocpd::KERNEL_DISPATCH), "kernels", "rpd-collect --backend"),
+    (Recorded::Table(rocpd::MEMORY_COPY), "copies", "rpd-collect --backend"),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,8 +99,8 @@ pub(crate) fn not_recorded(run: &ReportRun) -> Result<Vec<Unavailable>, Failure>
         Recorded::Table(table) => rows.units().iter().any(|unit| unit.has_rows(table)),
     };
     let missing = RECORDED.iter().filter(|(recorded, ..)| !has(*recorded));
-    let entry = |(_, what, reason): &(Recorded, &str, &str)| {
-        Unavailable::new(*what, format!("not recorded: {reason}"))
+    let entry = |(_, what, how): &(Recorded, &'static str, &'static str)| {
+        Unavailable::new(*what, "not recorded").recorded_by(Some(how))
     };
     Ok(missing.map(entry).collect())
 }

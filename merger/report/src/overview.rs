@@ -1,19 +1,24 @@
 //! The report without a subcommand: which rank the others wait for, what that costs, and what cannot be told.
 
 use crate::clocks::ClockBounds;
+use crate::evidence::{EVIDENCE_TABLES, wait_evidence};
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
-use crate::report::{NextCommand, Report, VerdictScreen};
-use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, short, verdict_lines, with_analysis};
-use rpd_calls::StepKind;
+use crate::report::{NextCommand, Report, Unavailable, VerdictScreen};
+use crate::steps::steps_text;
+use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, verdict_lines, with_analysis};
 use rpd_console::Failure;
-use rpd_console::wording::counted;
-use rpd_shard::shell_words::{input_words, shell_word};
+use rpd_graph::StepPattern;
+use rpd_shard::shell_words::input_words;
 use rpd_verdict::shown_time;
 
-/// Makes the report.
-pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+/// Makes the report. `explained` is the maximum number of calls that are listed as evidence.
+pub(crate) fn report_overview(
+    run: &ReportRun,
+    max_rows: usize,
+    explained: Option<usize>,
+) -> Result<Report, Failure> {
     let mut report = report_ranks(run, max_rows)?;
     report.subject = "overview";
     report.unavailable.extend(not_recorded(run)?);
@@ -28,59 +33,74 @@ pub(crate) fn report_overview(run: &ReportRun, max_rows: usize) -> Result<Report
             format!("error bound {} at most", shown_time(ns))
         });
         lines.push(("clocks", clocks));
-        report.screen = Some(VerdictScreen { lines, next: next_commands(run, found), json: verdict.json });
+        let mut tables = Vec::new();
+        if let Some(max_listed) = explained {
+            tables.extend(EVIDENCE_TABLES);
+            explain(run, found, max_listed, &mut report)?;
+        }
+        let next = next_commands(run, found);
+        report.screen = Some(VerdictScreen { lines, next, tables, json: verdict.json });
         Ok(report)
     })
 }
 
-fn steps_text(found: &AnalysedRun<'_>) -> String {
-    let Some(steps) = &found.calls.steps else {
-        return "none found; mark them with ranges, or name ranges of the run with --step NAME".to_owned();
+/// Adds the calls that show the findings.
+fn explain(
+    run: &ReportRun,
+    found: &AnalysedRun<'_>,
+    max_listed: usize,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let Some(finding) = found.diagnosis.findings.first() else {
+        let reason = "no rank is named; blame --explain lists the waits for the rank that caused most";
+        report.unavailable.insert(0, Unavailable::new("explain", reason));
+        return Ok(());
     };
-    let count = counted(steps.count.into(), "step");
-    let length = shown_time(found.analysis.replayed_ns() / i64::from(steps.count.max(1)));
-    match steps.kind {
-        StepKind::Marker => {
-            format!("{count} of {length} on average, marked by range \"{}\"", short(&steps.name))
-        }
-        StepKind::Repetition => {
-            format!("{count} of {length} on average, found by repetition of {}", short(&steps.name))
-        }
-        StepKind::Windows { ns } => {
-            let length = shown_time(i64::try_from(ns).unwrap_or(i64::MAX));
-            format!("none found; {} of {length} are compared instead", counted(steps.count.into(), "window"))
-        }
-    }
+    let evidence = wait_evidence(run, found, finding.subject.timelines(), max_listed)?;
+    report.tables.extend(evidence.tables);
+    report.notes.extend(evidence.notes);
+    report.unavailable.extend(evidence.unavailable);
+    Ok(())
 }
 
-/// Names the commands that continue from the verdict, for the same run.
+/// Names the commands that continue from the verdict, for the same part of the same run.
 fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
     let is_analysed = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks;
-    let subject = found.diagnosis.findings.first().map(|finding| &finding.subject);
-    let rank = subject.and_then(|subject| only_rank_of(found.calls, subject));
-    let commands = match (is_analysed, rank) {
-        (true, Some(rank)) => [
-            ("what is slow", format!("blame --rank {rank}")),
-            ("critical path", "path".to_owned()),
-            ("all ranks", "blame".to_owned()),
+    let finding = found.diagnosis.findings.first();
+    let rank = finding.and_then(|finding| only_rank_of(found.calls, &finding.subject));
+    let of_rank = |subject: &str| match rank {
+        Some(rank) => format!("{subject} --rank {rank}"),
+        None => subject.to_owned(),
+    };
+    let path = ("critical path", "path".to_owned());
+    let commands = match (is_analysed, finding) {
+        (true, Some(finding)) => vec![
+            if rank.is_some() { ("what is slow", of_rank("blame")) } else { ("each rank", of_rank("blame")) },
+            match finding.pattern {
+                StepPattern::Steady => path,
+                _ => ("in which steps", of_rank("steps")),
+            },
+            ("the calls that show it", "--explain".to_owned()),
+            if rank.is_some() {
+                ("all ranks", "blame".to_owned())
+            } else {
+                ("each step", "steps".to_owned())
+            },
         ],
-        (true, None) => [
-            ("each rank", "blame".to_owned()),
-            ("critical path", "path".to_owned()),
-            ("times by name", "summary".to_owned()),
-        ],
-        (false, _) => [
+        (true, None) => {
+            vec![("each rank", "blame --explain".to_owned()), path, ("times by name", "summary".to_owned())]
+        }
+        (false, _) => vec![
             ("times by name", "summary".to_owned()),
             ("each rank", "ranks".to_owned()),
             ("what is missing", "integrity".to_owned()),
         ],
     };
-    let step = run.selection.step.as_deref().and_then(shell_word);
-    let step = step.map_or(String::new(), |step| format!(" --step {step}"));
     let inputs = input_words(&run.inputs);
     let next = commands.into_iter().map(|(purpose, command)| NextCommand {
         purpose,
-        command: format!("rpd-report {command}{step}"),
+        command: format!("rpd-report {command}"),
+        selection: run.selection_words.clone(),
         inputs: inputs.clone(),
     });
     next.collect()

@@ -6,12 +6,14 @@ use crate::collectives::report_collectives;
 use crate::efficiency::report_efficiency;
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, report_integrity};
+use crate::messages::report_messages;
 use crate::options::{CommandLine, OutputFormat, Subject};
 use crate::overview::report_overview;
 use crate::path::report_path;
 use crate::print::print;
 use crate::ranks::report_ranks;
 use crate::report::Report;
+use crate::steps::report_steps;
 use crate::summary::{SummaryRows, report_summary};
 use crate::what_if::{WhatIfSubject, report_what_if};
 use rpd_console::wording::one_line;
@@ -41,6 +43,7 @@ fn attempt(cli: &CommandLine) -> Result<(), Failure> {
     let _interrupts = InterruptWatch::begin_for("report", true);
     // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    let _ = cli.explained()?;
     let run = ReportRun::open(cli)?;
     print(&make_report(cli, &run)?, cli.common.format)?;
     match incomplete(&run).filter(|_| cli.common.strict) {
@@ -50,15 +53,17 @@ fn attempt(cli: &CommandLine) -> Result<(), Failure> {
 }
 
 fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
-    let max_rows = cli.common.max_rows();
+    let (max_rows, explained) = (cli.common.max_rows(), cli.explained()?);
     match &cli.subject {
-        None => report_overview(run, max_rows),
+        None => report_overview(run, max_rows, explained),
         Some(Subject::Summary { by_rank: true, .. }) => report_summary(run, SummaryRows::ByRank, max_rows),
         Some(Subject::Summary { by_node: true, .. }) => report_summary(run, SummaryRows::ByNode, max_rows),
         Some(Subject::Summary { .. }) => report_summary(run, SummaryRows::WholeRun, max_rows),
         Some(Subject::Ranks(_)) => report_ranks(run, max_rows),
         Some(Subject::Collectives(_)) => report_collectives(run, max_rows),
-        Some(Subject::Blame { rank, .. }) => report_blame(run, *rank, max_rows),
+        Some(Subject::Blame { rank, .. }) => report_blame(run, *rank, max_rows, explained),
+        Some(Subject::Steps { rank, .. }) => report_steps(run, *rank, max_rows),
+        Some(Subject::Messages(_)) => report_messages(run, max_rows),
         Some(Subject::WhatIf { rank, node, range, .. }) => {
             let subject = WhatIfSubject { rank: *rank, node: node.clone(), range: range.clone() };
             report_what_if(run, &subject, max_rows)

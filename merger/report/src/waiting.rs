@@ -1,8 +1,11 @@
 //! The analysis of waiting for the selected part of a run: which rank the others wait for.
 
-pub(crate) use rpd_verdict::{AnalysedRun, label_text, only_rank_of, process_of, short, verdict_lines};
+pub(crate) use rpd_verdict::{
+    AnalysedRun, doubts, label_text, only_rank_of, process_of, ranks_of, short, verdict_lines,
+};
 
 use crate::input::ReportRun;
+use crate::recording::how_to_record;
 use crate::report::Unavailable;
 use rpd_calls::{ReadOptions, RunCalls};
 use rpd_console::Failure;
@@ -31,5 +34,7 @@ pub(crate) fn with_analysis<T>(
 
 /// Describes what is missing in the calls.
 pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
-    rpd_verdict::missing_reasons(calls).map(|reason| Unavailable::new("waiting", reason)).collect()
+    let reasons = calls.unavailable.iter().zip(rpd_verdict::missing_reasons(calls));
+    let entry = |(missing, reason)| Unavailable::new("waiting", reason).recorded_by(how_to_record(missing));
+    reasons.map(entry).collect()
 }

@@ -1,6 +1,7 @@
 //! What the run would gain by typical work: `rpd-report whatif`.
 
 use crate::input::ReportRun;
+use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{AnalysedRun, missing_reasons, process_of, with_analysis};
 use rpd_calls::CallLabel;
@@ -31,7 +32,8 @@ pub(crate) fn report_what_if(
     with_analysis(run, |found| {
         if found.calls.job.timelines.is_empty() && subject.is_all() {
             let mut unavailable = missing_reasons(found.calls);
-            unavailable.push(Unavailable::new("whatif", "no calls to MPI were recorded"));
+            let missing = Unavailable::new("whatif", "no calls to MPI were recorded");
+            unavailable.push(missing.recorded_by(Some(recording::MPI_CALLS)));
             let tables = vec![ReportTable::new("whatif", &COLUMNS)];
             let notes = Vec::new();
             return Ok(Report {

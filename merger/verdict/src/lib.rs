@@ -6,6 +6,7 @@
 
 mod analysed_run;
 mod cut;
+mod doubts;
 mod names;
 mod run_verdict;
 mod shown_time;
@@ -14,7 +15,8 @@ mod why_not;
 
 pub use analysed_run::{AnalysedRun, with_analysed_calls};
 pub use cut::{MAX_TEXT_CHARS, cut_middle, cut_texts};
-pub use names::{label_text, only_rank_of, process_of, short};
+pub use doubts::doubts;
+pub use names::{label_text, only_rank_of, process_of, ranks_of, short};
 pub use run_verdict::RunVerdict;
 pub use shown_time::shown_time;
 pub use verdict::{VerdictLines, verdict_lines};

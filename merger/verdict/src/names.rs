@@ -17,7 +17,7 @@ pub fn process_of(calls: &RunCalls, timeline: u32) -> Option<&CallProcess> {
 }
 
 /// Returns the ranks of timelines, ascending.
-pub(crate) fn ranks_of(calls: &RunCalls, timelines: &[u32]) -> Vec<u32> {
+pub fn ranks_of(calls: &RunCalls, timelines: &[u32]) -> Vec<u32> {
     let ranks = timelines.iter().filter_map(|timeline| process_of(calls, *timeline)?.rank);
     ranks.collect::<BTreeSet<u32>>().into_iter().collect()
 }

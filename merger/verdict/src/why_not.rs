@@ -87,16 +87,14 @@ fn reason(missing: &MissingCalls) -> String {
         MissingCalls::WithoutCommunicator { ranks, calls } => {
             let verb = if *calls == 1 { "has" } else { "have" };
             let of = calls_text(ranks, *calls);
-            format!("{of} {verb} no communicator, which profilers do not record; record with rpd-collect")
+            format!("{of} {verb} no communicator, which profilers do not record")
         }
-        MissingCalls::ReceiveHalves { ranks, calls } => format!(
-            "the source of MPI_Sendrecv is not recorded for {}; record again with this version",
-            calls_text(ranks, *calls)
-        ),
-        MissingCalls::PersistentOperations { ranks, calls } => format!(
-            "what MPI_Start starts is not recorded for {}; record again with this version",
-            calls_text(ranks, *calls)
-        ),
+        MissingCalls::ReceiveHalves { ranks, calls } => {
+            format!("the source of MPI_Sendrecv is not recorded for {}", calls_text(ranks, *calls))
+        }
+        MissingCalls::PersistentOperations { ranks, calls } => {
+            format!("what MPI_Start starts is not recorded for {}", calls_text(ranks, *calls))
+        }
         MissingCalls::MatchedProbes { ranks, calls } => {
             format!("the probe before MPI_Mrecv is not known for {}", calls_text(ranks, *calls))
         }
@@ -112,10 +110,7 @@ fn reason(missing: &MissingCalls) -> String {
             let verb = if *regions == 1 { "has" } else { "have" };
             format!("{} {verb} no valid times or no name", counted(*regions, "region"))
         }
-        MissingCalls::NoSteps => {
-            "no steps were found; mark them with ranges, or name ranges of the run with --step NAME"
-                .to_owned()
-        }
+        MissingCalls::NoSteps => "no steps were found".to_owned(),
     }
 }
 
@@ -200,18 +195,18 @@ mod tests {
             ),
             (
                 |ranks, calls| MissingCalls::WithoutCommunicator { ranks, calls },
-                "1 call of rank 3 has no communicator, which profilers do not record; record with rpd-collect",
-                "2,000 calls of ranks 0-2 have no communicator, which profilers do not record; record with rpd-collect",
+                "1 call of rank 3 has no communicator, which profilers do not record",
+                "2,000 calls of ranks 0-2 have no communicator, which profilers do not record",
             ),
             (
                 |ranks, calls| MissingCalls::ReceiveHalves { ranks, calls },
-                "the source of MPI_Sendrecv is not recorded for 1 call of rank 3; record again with this version",
-                "the source of MPI_Sendrecv is not recorded for 2,000 calls of ranks 0-2; record again with this version",
+                "the source of MPI_Sendrecv is not recorded for 1 call of rank 3",
+                "the source of MPI_Sendrecv is not recorded for 2,000 calls of ranks 0-2",
             ),
             (
                 |ranks, calls| MissingCalls::PersistentOperations { ranks, calls },
-                "what MPI_Start starts is not recorded for 1 call of rank 3; record again with this version",
-                "what MPI_Start starts is not recorded for 2,000 calls of ranks 0-2; record again with this version",
+                "what MPI_Start starts is not recorded for 1 call of rank 3",
+                "what MPI_Start starts is not recorded for 2,000 calls of ranks 0-2",
             ),
             (
                 |ranks, calls| MissingCalls::MatchedProbes { ranks, calls },
@@ -255,10 +250,7 @@ mod tests {
             ),
             (MissingCalls::UnusableRegions { regions: 1 }, "1 region has no valid times or no name"),
             (MissingCalls::UnusableRegions { regions: 2 }, "2 regions have no valid times or no name"),
-            (
-                MissingCalls::NoSteps,
-                "no steps were found; mark them with ranges, or name ranges of the run with --step NAME",
-            ),
+            (MissingCalls::NoSteps, "no steps were found"),
         ];
         for (missing, wanted) in reasons {
             let text = reason(&missing);

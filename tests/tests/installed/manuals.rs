@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 14] = [
+const PROGRAMS: [&[&str]; 16] = [
     &["rpd-collect"],
     &["rpd-collect", "doctor"],
     &["rpd-merge"],
@@ -18,6 +18,8 @@ const PROGRAMS: [&[&str]; 14] = [
     &["rpd-report", "ranks"],
     &["rpd-report", "collectives"],
     &["rpd-report", "blame"],
+    &["rpd-report", "steps"],
+    &["rpd-report", "messages"],
     &["rpd-report", "whatif"],
     &["rpd-report", "path"],
     &["rpd-report", "efficiency"],

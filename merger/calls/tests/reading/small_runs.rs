@@ -361,9 +361,13 @@ fn stepped(with_ranges: bool) -> SmallRun {
 
 #[test]
 fn steps_are_found_by_ranges_and_by_repetition() {
-    let calls = stepped(true).read(&ReadOptions::default());
+    let mut run = stepped(true);
+    let calls = run.read(&ReadOptions::default());
     let steps = calls.steps.clone().unwrap();
     assert_eq!((steps.name.as_str(), steps.count, steps.kind), ("step", 12, StepKind::Marker));
+    let strings = run.open().strings;
+    let names = steps.range_names.iter().map(|place| String::from_utf8_lossy(strings.at(*place as usize)));
+    assert_eq!(names.collect::<Vec<_>>(), (0..12).map(|step| format!("step {step}")).collect::<Vec<_>>());
     let expected: Vec<u32> = (0..=12).map(|step| 1 + step * 2).collect();
     assert_eq!(calls.job.timelines[1].first_call_of_step, expected);
     // Ranges that end between two calls: what follows them belongs to the range around them.
@@ -373,7 +377,8 @@ fn steps_are_found_by_ranges_and_by_repetition() {
     assert_eq!(work(&calls, 0)[3], [segment("inner", 700_000), segment("step 0", 100_000)]);
 
     let calls = stepped(true).read(&ReadOptions { step: Some("inner".to_owned()), ..ReadOptions::default() });
-    assert_eq!(calls.steps.map(|steps| steps.name).as_deref(), Some("inner"));
+    let steps = calls.steps.unwrap();
+    assert_eq!((steps.name.as_str(), steps.range_names.as_slice()), ("inner", &[][..]), "one name for all");
     let calls =
         stepped(true).read(&ReadOptions { step: Some("absent".to_owned()), ..ReadOptions::default() });
     assert_eq!((calls.steps, calls.unavailable), (None, vec![MissingCalls::NoSteps]));

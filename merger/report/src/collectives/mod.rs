@@ -36,7 +36,7 @@ const NO_SKEW: &str =
     "no collective of these calls is recorded of all ranks with its communicator and number";
 /// Why values of a column are not known.
 const REASONS: [(&str, &str); 4] = [
-    ("communicator", "profilers do not record it: record the run with rpd-collect"),
+    ("communicator", "profilers do not record it"),
     ("bytes", "not recorded, or the function has no size"),
     ("skew_p50_ns", NO_SKEW),
     ("skew_p95_ns", NO_SKEW),
@@ -53,6 +53,9 @@ pub(crate) fn report_collectives(run: &ReportRun, max_rows: usize) -> Result<Rep
     let mut table = ReportTable::new("collectives", &COLUMNS);
     lines.iter().for_each(|line| table.push_up_to(max_rows, line.cells(&calls)));
     let mut unavailable = table.unknown_values(&REASONS);
+    for missing in unavailable.iter_mut().filter(|missing| missing.subject == "collectives.communicator") {
+        missing.how_to_record = Some("rpd-collect");
+    }
     if lines.is_empty() {
         let reason = "the selected part of the run has no calls of collectives";
         unavailable.push(Unavailable::new("collectives", reason));

@@ -1,6 +1,7 @@
 //! Finds and opens the run of a report.
 
 mod selection;
+mod selection_words;
 mod temporary_folder;
 
 pub(crate) use selection::{ProcessGroups, Selection};
@@ -10,6 +11,7 @@ use crate::report::RunHead;
 use rpd_console::{Exit, Failure, WallClock};
 use rpd_merge::{MergeArgs, MergedInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
+use selection_words::selection_words;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use temporary_folder::TemporaryFolder;
@@ -21,6 +23,10 @@ pub(crate) struct ReportRun {
     pub(crate) selection: Selection,
     /// The inputs as the user named them; empty if it is the newest run.
     pub(crate) inputs: Vec<PathBuf>,
+    /// The options that select this part of the run, as the words of a command. `None` if they cannot be printed.
+    pub(crate) selection_words: Option<String>,
+    /// Whether the database exists for this report only.
+    pub(crate) is_temporary: bool,
     /// The database is removed with these, if it is a temporary one.
     _merged: MergedInputs,
     _folder: Option<TemporaryFolder>,
@@ -50,7 +56,16 @@ impl ReportRun {
         let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
         let database = RunDatabase::open(merged.path(), ranges.as_deref())?;
         let selection = select(&database, common)?;
-        Ok(ReportRun { database, selection, inputs, _merged: merged, _folder: folder })
+        let (selection_words, is_temporary) = (selection_words(common), merged.summary().is_some());
+        Ok(ReportRun {
+            database,
+            selection,
+            inputs,
+            selection_words,
+            is_temporary,
+            _merged: merged,
+            _folder: folder,
+        })
     }
 
     /// Returns the identity of the process at a place.

@@ -1,7 +1,7 @@
 //! Command line options.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rpd_console::TimeWindow;
+use rpd_console::{Failure, TimeWindow};
 use rpd_shard::rank_set::RankSet;
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ Examples:
   rpd-report                             the newest run below ./rpd-out
   rpd-report rpd-out/4711.0              one run: which rank the others wait for
   rpd-report blame --rank 13 RUN         the work of rank 13 beside that of the others
+  rpd-report --explain RUN               the calls that show it: the longest waits for the rank that is named
+  rpd-report steps --rank 13 RUN         each step of rank 13 beside what is typical
   rpd-report whatif --node gpu001 RUN    how much shorter the run would be without the slowness of a node
   rpd-report summary --top 20 trace.db   the names with the most time
   rpd-report summary --by-rank --ranks 0,8-15 RUN
@@ -34,6 +36,9 @@ pub struct CommandLine {
     /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
+    /// List the calls that show it, those that waited longest first: 20, or --top N
+    #[arg(long)]
+    pub(crate) explain: bool,
     /// Options of all subcommands
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -43,6 +48,23 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
+    /// Returns how many calls are listed as evidence; `None` without `--explain`.
+    ///
+    /// # Errors
+    /// If the subcommand has no evidence.
+    pub(crate) fn explained(&self) -> Result<Option<usize>, Failure> {
+        let explain = match &self.subject {
+            None => self.explain,
+            Some(Subject::Blame { explain, .. }) => self.explain || *explain,
+            Some(_) if self.explain => {
+                let why = "--explain lists calls for the overview and for blame; omit it, or the subcommand";
+                return Err(Failure::usage(why));
+            }
+            Some(_) => false,
+        };
+        Ok(explain.then(|| self.common.max_explained()))
+    }
+
     /// Returns the inputs before and after the subcommand.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let after = self.subject.as_ref().map(Subject::inputs).unwrap_or_default();
@@ -79,10 +101,31 @@ pub(crate) enum Subject {
         /// The work of this rank, beside what is typical of all ranks
         #[arg(long, value_name = "RANK")]
         rank: Option<u32>,
+        /// List the calls that waited longest for the rank that is named, for RANK, or for the first of the table: 20,
+        /// or --top N
+        #[arg(long)]
+        explain: bool,
         /// The run
         #[command(flatten)]
         inputs: SubjectInputs,
     },
+    /// Each step: when it began, its length, the rank that worked longest, and the waiting
+    ///
+    /// If there are more steps than rows, the longest are listed. Above 2 million ranks times steps, a row has several
+    /// steps.
+    Steps {
+        /// The times of this rank, beside what is typical of all ranks
+        #[arg(long, value_name = "RANK")]
+        rank: Option<u32>,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
+    },
+    /// Messages between ranks: number, size, and how long one rank waited for the other
+    ///
+    /// A row for each function that sends. The median time and the bandwidth are those of calls that receive one
+    /// message, without their waiting.
+    Messages(SubjectInputs),
     /// How much shorter the run would be if work took as long as is typical of the ranks
     #[command(name = "whatif")]
     WhatIf {
@@ -124,6 +167,8 @@ impl Subject {
             Subject::Summary { inputs, .. }
             | Subject::Blame { inputs, .. }
             | Subject::WhatIf { inputs, .. }
+            | Subject::Steps { inputs, .. }
+            | Subject::Messages(inputs)
             | Subject::Path(inputs)
             | Subject::Efficiency(inputs)
             | Subject::Ranks(inputs)
@@ -142,7 +187,7 @@ pub(crate) enum OutputFormat {
     Text,
     /// One object of schema rpd.report/1; times in ns
     Json,
-    /// The table of a subcommand, with a header; times in ns
+    /// The table of a subcommand, or of the calls of --explain, with a header; times in ns
     Csv,
     /// Tables in Markdown
     Md,
@@ -180,8 +225,19 @@ pub(crate) struct CommonArgs {
 
 /// Rows of a table for people.
 const DEFAULT_TOP: usize = 40;
+/// Rows of the calls that `--explain` lists, and the maximum of them.
+const DEFAULT_EXPLAINED: usize = 20;
+const MAX_EXPLAINED: usize = 10_000;
 
 impl CommonArgs {
+    /// Returns the maximum number of calls that `--explain` lists.
+    pub(crate) fn max_explained(&self) -> usize {
+        match self.top {
+            Some(0) => MAX_EXPLAINED,
+            top => top.unwrap_or(DEFAULT_EXPLAINED).min(MAX_EXPLAINED),
+        }
+    }
+
     /// Returns the maximum number of rows of a table.
     pub(crate) fn max_rows(&self) -> usize {
         match (self.top, self.format) {

@@ -1,6 +1,6 @@
 //! The report as one JSON object.
 
-use crate::report::{Cell, Report, ReportTable};
+use crate::report::{Cell, Report, ReportTable, Unavailable};
 use rpd_console::Failure;
 use rpd_verdict::cut_texts;
 use serde_json::{Map, Value as Json, json};
@@ -29,8 +29,11 @@ pub(super) fn json_object(report: &Report) -> Result<String, Failure> {
     insert("omitted", json!(report.tables.iter().map(|table| table.omitted).sum::<u64>()));
     insert("notes", json!(report.notes));
     let unavailable = report.unavailable.iter();
-    let unavailable =
-        unavailable.map(|missing| json!({"subject": missing.subject, "reason": missing.reason}));
+    let entry = |missing: &Unavailable| {
+        let Unavailable { subject, reason, how_to_record } = missing;
+        json!({"subject": subject, "reason": reason, "how_to_record": how_to_record})
+    };
+    let unavailable = unavailable.map(entry);
     insert("unavailable", unavailable.collect());
     object.values_mut().for_each(cut_texts);
     let text = serde_json::to_string_pretty(&object);

@@ -6,7 +6,7 @@ mod screen;
 mod text;
 
 use crate::options::OutputFormat;
-use crate::report::Report;
+use crate::report::{EVIDENCE_TABLE, Report};
 use csv_table::csv_table;
 use json::json_object;
 use rpd_console::Failure;
@@ -22,10 +22,11 @@ pub(crate) fn print(report: &Report, format: OutputFormat) -> Result<(), Failure
         OutputFormat::Md => report_text(report, TableStyle::Markdown),
         OutputFormat::Json => json_object(report)?,
         OutputFormat::Csv => {
-            let lines = report.tables.first().map(csv_table).transpose()?;
+            let evidence = report.tables.iter().find(|table| table.key == EVIDENCE_TABLE);
+            let lines = evidence.or(report.tables.first()).map(csv_table).transpose()?;
             report.notes.iter().for_each(|note| eprintln!("note: {}", one_line(note)));
             for missing in &report.unavailable {
-                eprintln!("note: unavailable: {}: {}", one_line(&missing.subject), one_line(&missing.reason));
+                eprintln!("note: unavailable: {}", one_line(&missing.text()));
             }
             lines.unwrap_or_default()
         }

@@ -28,12 +28,12 @@ pub(super) fn screen_text(screen: &VerdictScreen, unavailable: &[Unavailable], s
         screen.next.iter().flat_map(|command| entry_lines("next", &next_text(command), 1, style)).collect();
     let mut shown = 0;
     for missing in unavailable.iter().take(MAX_UNAVAILABLE) {
-        let text = format!("{}: {}", missing.subject, missing.reason);
-        let entry = entry_lines("unavailable", &text, MAX_ENTRY_LINES, style);
         let is_last = shown + 1 == unavailable.len();
-        if lines.len() + entry.len() + usize::from(!is_last) + next.len() > MAX_LINES {
-            break;
-        }
+        let room = MAX_LINES.saturating_sub(lines.len() + usize::from(!is_last) + next.len());
+        // How it can be recorded is left out first.
+        let texts = [missing.text(), missing.clone().recorded_by(None).text()];
+        let entries = texts.map(|text| entry_lines("unavailable", &text, MAX_ENTRY_LINES, style));
+        let Some(entry) = entries.into_iter().find(|entry| entry.len() <= room) else { break };
         lines.extend(entry);
         shown += 1;
     }
@@ -46,12 +46,17 @@ pub(super) fn screen_text(screen: &VerdictScreen, unavailable: &[Unavailable], s
     lines.join("\n") + "\n"
 }
 
-/// Returns what a command reports, and the command. `RUN` is in place of inputs that do not fit into a line.
+/// Returns what a command reports, and the command. `RUN` is in place of inputs that do not fit into a line, and
+/// `SELECTION` in place of such options.
 fn next_text(next: &NextCommand) -> String {
-    let with = |inputs: &str| format!("{}: {}{inputs}", next.purpose, next.command);
-    let whole = next.inputs.as_deref().map(with);
+    let with =
+        |selection: &str, inputs: &str| format!("{}: {}{selection}{inputs}", next.purpose, next.command);
+    let selections = [next.selection.as_deref(), next.selection.as_deref(), Some(" SELECTION")];
+    let inputs = [next.inputs.as_deref(), Some(" RUN"), Some(" RUN")];
+    let texts = selections.into_iter().zip(inputs);
+    let mut texts = texts.filter_map(|(selection, inputs)| Some(with(selection?, inputs?)));
     let fits = |text: &String| text.chars().count() < MAX_LINE - LABEL_WIDTH;
-    whole.filter(fits).unwrap_or_else(|| with(" RUN"))
+    texts.find(fits).unwrap_or_else(|| with(" SELECTION", " RUN"))
 }
 
 /// Returns an entry as lines that begin with its label, or below it. What exceeds `max_lines` is left out.
@@ -118,13 +123,46 @@ mod tests {
         let command = |purpose| NextCommand {
             purpose,
             command: "rpd-report path".to_owned(),
+            selection: Some(String::new()),
             inputs: inputs.map(str::to_owned),
         };
         VerdictScreen {
             lines: labels.map(|label| (label, text.to_owned())).to_vec(),
             next: ["one", "two", "three"].map(command).to_vec(),
+            tables: Vec::new(),
             json: Map::new(),
         }
+    }
+
+    #[test]
+    fn a_selection_stays_or_is_replaced_as_a_whole() {
+        let next = |selection: Option<&str>, inputs: Option<&str>| {
+            let [selection, inputs] = [selection, inputs].map(|words| words.map(str::to_owned));
+            next_text(&NextCommand {
+                purpose: "all",
+                command: "rpd-report blame".to_owned(),
+                selection,
+                inputs,
+            })
+        };
+        let long = format!(" {}", "x".repeat(99));
+        assert_eq!(next(Some(" --ranks 3"), Some(" run")), "all: rpd-report blame --ranks 3 run");
+        assert_eq!(next(Some(" --ranks 3"), Some(&long)), "all: rpd-report blame --ranks 3 RUN");
+        assert_eq!(next(Some(" --ranks 3"), None), "all: rpd-report blame --ranks 3 RUN");
+        for selection in [Some(long.as_str()), None] {
+            assert_eq!(next(selection, Some(" run")), "all: rpd-report blame SELECTION RUN");
+        }
+    }
+
+    #[test]
+    fn how_to_record_is_shown_where_room_is() {
+        let missing =
+            vec![Unavailable::new("kernels", "not recorded").recorded_by(Some("rpd-collect --x")); 2];
+        let lines = |text: &str| screen_text(&screen(text, None), &missing, TableStyle::Plain);
+        let whole = "unavailable  kernels: not recorded; to record: rpd-collect --x\n";
+        assert_eq!(lines("short").matches(whole).count(), 2);
+        let full = lines(&"word ".repeat(1 << 12));
+        assert!(full.lines().count() <= MAX_LINES, "{full}");
     }
 
     #[test]

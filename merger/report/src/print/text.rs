@@ -24,9 +24,11 @@ pub(super) enum TableStyle {
 pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
     let mut text = cut_middle(&one_line(&head_line(&report.run)), 2 * MAX_CHARS) + "\n";
     if let Some(screen) = &report.screen {
-        return text + "\n" + &screen_text(screen, &report.unavailable, style);
+        text += &format!("\n{}", screen_text(screen, &report.unavailable, style));
     }
-    for table in report.tables.iter().filter(|table| !table.rows.is_empty()) {
+    let is_below =
+        |table: &&ReportTable| report.screen.as_ref().is_none_or(|screen| screen.tables.contains(&table.key));
+    for table in report.tables.iter().filter(is_below).filter(|table| !table.rows.is_empty()) {
         text.push('\n');
         text += &table_text(table, style);
         if table.omitted > 0 {
@@ -35,8 +37,9 @@ pub(super) fn report_text(report: &Report, style: TableStyle) -> String {
         }
     }
     let lines = report.notes.iter().map(|note| ("note", note.clone()));
-    let missing = report.unavailable.iter();
-    let missing = missing.map(|missing| ("unavailable", format!("{}: {}", missing.subject, missing.reason)));
+    // The screen has these itself.
+    let missing = report.unavailable.iter().filter(|_| report.screen.is_none());
+    let missing = missing.map(|missing| ("unavailable", missing.text()));
     for (place, (label, line)) in lines.chain(missing).enumerate() {
         if place == 0 {
             text.push('\n');

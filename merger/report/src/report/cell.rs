@@ -15,6 +15,9 @@ pub(crate) enum Cell {
     /// A duration or an offset.
     Nanoseconds(i64),
     Bytes(u64),
+    BytesPerSecond(u64),
+    /// Key of a row in the database.
+    RowKey(i64),
     /// A part of 1.
     Ratio(f64),
     /// Parts per million.
@@ -45,8 +48,8 @@ impl Cell {
             Cell::Unknown => Json::Null,
             Cell::Text(text) => json!(text),
             Cell::Texts(texts) => json!(texts),
-            Cell::Count(n) | Cell::Bytes(n) => json!(n),
-            Cell::Nanoseconds(ns) => json!(ns),
+            Cell::Count(n) | Cell::Bytes(n) | Cell::BytesPerSecond(n) => json!(n),
+            Cell::Nanoseconds(n) | Cell::RowKey(n) => json!(n),
             Cell::Ratio(value) | Cell::Ppm(value) => json!(value),
             Cell::Ranks(ranks) => json!(ranks),
             Cell::Flag(flag) => json!(flag),
@@ -71,6 +74,7 @@ impl Cell {
             Cell::Count(n) => grouped(*n),
             Cell::Nanoseconds(ns) => shown_time(*ns),
             Cell::Bytes(n) => shown_bytes(*n),
+            Cell::BytesPerSecond(n) => format!("{}/s", shown_bytes(*n)),
             Cell::Ratio(value) => format!("{:.1} %", value * 100.0),
             Cell::Ppm(value) => format!("{value:.3}"),
             Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
@@ -100,6 +104,8 @@ mod tests {
             (Json::Null, String::new(), "-".to_owned())
         );
         assert_eq!(Cell::Bytes(1536).shown(), "1.5 KiB");
+        assert_eq!(Cell::BytesPerSecond(5 << 20).shown(), "5 MiB/s");
+        assert_eq!(Cell::RowKey(1_234_567).shown(), "1234567", "as SQL takes it");
         assert_eq!(Cell::Ranks(vec![0, 1, 2, 7]).shown(), "0-2,7");
         assert_eq!(Cell::sum(i128::MAX), Cell::Nanoseconds(i64::MAX));
     }

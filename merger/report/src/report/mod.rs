@@ -6,6 +6,9 @@ pub(crate) use cell::Cell;
 
 use serde_json::{Map, Value as Json};
 
+/// Key of the table with the calls of `--explain`.
+pub(crate) const EVIDENCE_TABLE: &str = "explain";
+
 /// A report.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -27,6 +30,8 @@ pub(crate) struct VerdictScreen {
     pub(crate) lines: Vec<(&'static str, String)>,
     /// Commands that continue from here.
     pub(crate) next: Vec<NextCommand>,
+    /// Keys of the tables that people see below the lines.
+    pub(crate) tables: Vec<&'static str>,
     /// Keys of the JSON object.
     pub(crate) json: Map<String, Json>,
 }
@@ -36,8 +41,10 @@ pub(crate) struct VerdictScreen {
 pub(crate) struct NextCommand {
     /// What it reports.
     pub(crate) purpose: &'static str,
-    /// The command without its inputs.
+    /// The command without its selection and inputs.
     pub(crate) command: String,
+    /// The options that select a part of the run, each after a space. `None` if they cannot be printed on a line.
+    pub(crate) selection: Option<String>,
     /// The inputs as a shell reads them. `None` if they cannot be printed on a line.
     pub(crate) inputs: Option<String>,
 }
@@ -58,11 +65,25 @@ pub(crate) struct RunHead {
 pub(crate) struct Unavailable {
     pub(crate) subject: String,
     pub(crate) reason: String,
+    /// An option of rpd-collect, or what the program can do; `None` if nothing helps.
+    pub(crate) how_to_record: Option<&'static str>,
 }
 
 impl Unavailable {
+    /// Creates an entry that no recording would change.
     pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Unavailable {
-        Unavailable { subject: subject.into(), reason: reason.into() }
+        Unavailable { subject: subject.into(), reason: reason.into(), how_to_record: None }
+    }
+
+    /// Says how it can be recorded.
+    pub(crate) fn recorded_by(self, how: Option<&'static str>) -> Unavailable {
+        Unavailable { how_to_record: how, ..self }
+    }
+
+    /// Returns the entry as a sentence without its end.
+    pub(crate) fn text(&self) -> String {
+        let how = self.how_to_record.map_or(String::new(), |how| format!("; to record: {how}"));
+        format!("{}: {}{how}", self.subject, self.reason)
     }
 }
 

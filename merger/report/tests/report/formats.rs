@@ -8,7 +8,7 @@ use std::process::Stdio;
 /// Keys of the overview that hold no rows of a table.
 const NO_TABLES: [&str; 4] = ["unavailable", "notes", "findings", "reasons"];
 
-const SUBCOMMANDS: [&[&str]; 12] = [
+const SUBCOMMANDS: [&[&str]; 14] = [
     &[],
     &["summary"],
     &["summary", "--by-rank"],
@@ -16,6 +16,8 @@ const SUBCOMMANDS: [&[&str]; 12] = [
     &["ranks"],
     &["collectives"],
     &["blame"],
+    &["steps"],
+    &["messages"],
     &["whatif"],
     &["path"],
     &["efficiency"],

@@ -1,0 +1,29 @@
+//! How to record what is missing in the calls of a run.
+
+use rpd_calls::MissingCalls;
+
+/// What records calls to MPI.
+pub(crate) const MPI_CALLS: &str = "rpd-collect, of programs that use MPI";
+/// What records steps.
+pub(crate) const STEPS: &str = "mark steps by ranges, or name ranges of the run by --step NAME";
+
+/// Returns an option of rpd-collect, or what the program can do, so that nothing is missing; `None` if nothing helps.
+pub(crate) fn how_to_record(missing: &MissingCalls) -> Option<&'static str> {
+    match missing {
+        MissingCalls::NoMpiCalls => Some(MPI_CALLS),
+        MissingCalls::MissingRanks(_) => Some("start each rank by rpd-collect, and merge all shards"),
+        MissingCalls::LostRows { .. } | MissingCalls::DroppedCalls { .. } => Some("rpd-collect --ring-size"),
+        MissingCalls::WithoutCommunicator { .. } => Some("rpd-collect"),
+        MissingCalls::ReceiveHalves { .. } | MissingCalls::PersistentOperations { .. } => {
+            Some("rpd-collect of this version")
+        }
+        MissingCalls::SeveralThreads(_) => Some("call MPI in one thread"),
+        MissingCalls::NoSteps => Some(STEPS),
+        MissingCalls::UnfinishedRanks(_)
+        | MissingCalls::UnknownMembers(_)
+        | MissingCalls::OverlappingCalls { .. }
+        | MissingCalls::MatchedProbes { .. }
+        | MissingCalls::UnknownCompletions { .. }
+        | MissingCalls::UnusableRegions { .. } => None,
+    }
+}
