@@ -1,6 +1,6 @@
 //! The values of a call or sample, which a database has as texts.
 
-use rpd_graph::ANY;
+use rpd_graph::{ANY, MessageEnd};
 use rpd_shard::model::Value;
 
 /// No communicator.
@@ -64,7 +64,7 @@ pub(crate) fn read_value(values: &mut CallValues, name: &[u8], value: Value<'_>)
     };
     let bytes = |number: Option<i64>| {
         let known = number.and_then(|bytes| u64::try_from(bytes).ok());
-        known.map_or(UNKNOWN_BYTES, |bytes| bytes.min(u64::from(UNKNOWN_BYTES - 1)) as u32)
+        known.map_or(UNKNOWN_BYTES, |bytes| bytes.min(u64::from(MessageEnd::MAX_BYTES)) as u32)
     };
     const NOTHING: (i32, i32, u32) = (ANY, ANY, UNKNOWN_BYTES);
     match name {

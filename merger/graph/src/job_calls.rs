@@ -69,7 +69,7 @@ pub struct MessageEnd {
     pub peer: i32,
     /// Tag; [`ANY`].
     pub tag: i32,
-    /// Size, bytes: of a receive the size of its buffer. Sizes of 4 GiB and more are nearly 4 GiB.
+    /// Size, bytes: of a receive the size of its buffer. Larger sizes are [`MessageEnd::MAX_BYTES`].
     pub bytes: u32,
     /// Side of the message.
     pub role: MessageRole,
@@ -90,6 +90,11 @@ pub enum CollectiveWaits {
     ForLower,
     /// Nothing says which member waits for which.
     Unknown,
+}
+
+impl MessageEnd {
+    /// Maximum size, nearly 4 GiB.
+    pub const MAX_BYTES: u32 = u32::MAX - 1;
 }
 
 /// The entry of a process into a collective.

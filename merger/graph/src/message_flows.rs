@@ -16,8 +16,8 @@ pub struct MessageFlow {
     pub label: u32,
     /// Number of sends.
     pub count: u64,
-    /// Size of all sends, bytes.
-    pub bytes: u64,
+    /// Size of all sends, bytes. `None` if one of them has [`MessageEnd::MAX_BYTES`] or more.
+    pub bytes: Option<u64>,
     /// Time that the receiver waited for the sends, ns.
     pub late_sender_ns: u64,
     /// Time that the sender waited for the receives, ns.
@@ -37,6 +37,8 @@ type FlowKey = (Option<u32>, Option<u32>, u32);
 #[derive(Debug, Default)]
 struct FlowSums {
     flow: MessageFlow,
+    bytes: u64,
+    is_too_large: bool,
     times_ns: Vec<u64>,
 }
 
@@ -81,7 +83,8 @@ impl WaitAnalysis<'_> {
             let flow = &mut sums.flow;
             if is_send {
                 flow.count += 1;
-                flow.bytes = flow.bytes.saturating_add(end.bytes.into());
+                sums.bytes = sums.bytes.saturating_add(end.bytes.into());
+                sums.is_too_large |= end.bytes >= MessageEnd::MAX_BYTES;
             }
             let Some((other, other_call)) = other_end else {
                 flow.unmatched_ends += 1;
@@ -103,7 +106,8 @@ impl WaitAnalysis<'_> {
         let finished = flows.into_iter().map(|((from, to, label), mut sums)| {
             let middle = sums.times_ns.len().checked_sub(1).map(|last| last / 2);
             let median_ns = middle.map(|middle| *sums.times_ns.select_nth_unstable(middle).1);
-            MessageFlow { from, to, label, median_ns, ..sums.flow }
+            let bytes = (!sums.is_too_large).then_some(sums.bytes);
+            MessageFlow { from, to, label, bytes, median_ns, ..sums.flow }
         });
         finished.collect()
     }
@@ -176,7 +180,7 @@ mod tests {
             to: Some(1),
             label: IN_CALL,
             count: 5,
-            bytes: 40,
+            bytes: Some(40),
             late_sender_ns: waited,
             late_receiver_ns: 0,
             median_ns: Some(CALL_NS as u64),
@@ -190,6 +194,6 @@ mod tests {
         let sender = vec![Act::Step, Act::Send(1, 0), Act::Send(1, 1)];
         let found = flows(&[sender, vec![Act::Step, Act::Receive(0, 1)]]);
         let [flow] = found.as_slice() else { panic!("{found:?}") };
-        assert_eq!((flow.count, flow.bytes, flow.unmatched_ends), (2, 16, 1));
+        assert_eq!((flow.count, flow.bytes, flow.unmatched_ends), (2, Some(16), 1));
     }
 }

@@ -22,9 +22,10 @@ const COLUMNS: [(&str, &str); 10] = [
 ];
 
 /// Why values of a column are not known.
-const REASONS: [(&str, &str); 4] = [
+const REASONS: [(&str, &str); 5] = [
     ("from", "the sender of these is not recorded, or has no rank"),
     ("to", "the receiver of these is not recorded, or has no rank"),
+    ("bytes", "a message has 4 GiB or more"),
     ("median_ns", "no call received one of these messages alone"),
     ("bytes_per_s", "no call received one of these messages alone, or they have no bytes"),
 ];
@@ -66,7 +67,7 @@ fn cells(found: &AnalysedRun<'_>, flow: &MessageFlow) -> Vec<Cell> {
         rank(flow.to),
         Cell::Text(label_text(found.calls, Some(flow.label))),
         Cell::Count(flow.count),
-        Cell::Bytes(flow.bytes),
+        Cell::known(flow.bytes, Cell::Bytes),
         time(flow.late_sender_ns),
         time(flow.late_receiver_ns),
         Cell::known(flow.median_ns, time),
@@ -79,7 +80,7 @@ fn cells(found: &AnalysedRun<'_>, flow: &MessageFlow) -> Vec<Cell> {
 fn bytes_per_second(flow: &MessageFlow) -> Option<u64> {
     const NS_PER_SECOND: u128 = 1_000_000_000;
     let ns = u128::from(flow.median_ns?).checked_mul(flow.count.into())?;
-    let rate = (u128::from(flow.bytes) * NS_PER_SECOND).checked_div(ns)?;
+    let rate = (u128::from(flow.bytes?) * NS_PER_SECOND).checked_div(ns)?;
     u64::try_from(rate).ok().filter(|rate| *rate > 0)
 }
 
@@ -89,16 +90,17 @@ mod tests {
 
     #[test]
     fn a_bandwidth_is_bytes_by_time() {
-        let flow = MessageFlow { count: 4, bytes: 4_000, median_ns: Some(500), ..MessageFlow::default() };
+        let flow =
+            MessageFlow { count: 4, bytes: Some(4_000), median_ns: Some(500), ..MessageFlow::default() };
         assert_eq!(bytes_per_second(&flow), Some(2_000_000_000));
         let none = [
-            MessageFlow { bytes: 0, ..flow },
+            MessageFlow { bytes: Some(0), ..flow },
             MessageFlow { median_ns: None, ..flow },
             MessageFlow { median_ns: Some(0), ..flow },
             MessageFlow { count: 0, ..flow },
         ];
         assert_eq!(none.map(|flow| bytes_per_second(&flow)), [None; 4]);
-        let large = MessageFlow { count: 1, bytes: u64::MAX, median_ns: Some(1), ..flow };
+        let large = MessageFlow { count: 1, bytes: Some(u64::MAX), median_ns: Some(1), ..flow };
         assert_eq!(bytes_per_second(&large), None);
     }
 }

@@ -19,5 +19,5 @@ pub use doubts::doubts;
 pub use names::{label_text, only_rank_of, process_of, ranks_of, short};
 pub use run_verdict::RunVerdict;
 pub use shown_time::shown_time;
-pub use verdict::{VerdictLines, verdict_lines};
+pub use verdict::verdict_lines;
 pub use why_not::missing_reasons;

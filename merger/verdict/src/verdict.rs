@@ -35,8 +35,8 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let start_up = diagnosis.gain_of_start_up;
     if share(found, start_up.ns) >= MIN_START_UP && diagnosis.verdict != JobVerdict::CannotTell {
         let text = format!(
-            "ranks work unequally before the first step; with equal work the run would be {} ({}) shorter; no error is known",
-            shown_time(start_up.ns),
+            "ranks work unequally before the first step; with equal work the run would be shorter by {} ({})",
+            with_error(start_up),
             percent(share(found, start_up.ns))
         );
         lines.push(("start-up", text));
@@ -48,8 +48,8 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let findings: Vec<Json> = diagnosis.findings.iter().map(|finding| finding_json(found, finding)).collect();
     json.insert("findings".to_owned(), json!(findings));
     json.insert("reasons".to_owned(), json!(found.reasons));
-    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, GainBound::Estimate));
-    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, GainBound::NoErrorKnown));
+    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
+    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
     json.insert("efficiency".to_owned(), efficiency_json(found));
     json.insert("steps".to_owned(), steps_json(found));
     json.insert("messages".to_owned(), messages_json(found));
@@ -234,7 +234,6 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
         FindingSubject::Node { .. } => "node",
         FindingSubject::Timelines(_) => "straggler",
     };
-    let bound = if finding.is_at_most { GainBound::AtMost } else { GainBound::Estimate };
     let functions: Vec<Json> = waited_in(found, &finding.subject)
         .iter()
         .map(|(label, ns)| json!({ "call": label_text(found.calls, Some(*label)), "ns": *ns as i64 }))
@@ -253,7 +252,7 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
             "pattern": pattern, "first_step": from, "last_step": to, "every": every,
             "share_of_steps": finding.share_of_steps,
         },
-        "gain": gain_json(found, finding.gain, bound),
+        "gain": gain_json(found, finding.gain, finding.is_at_most),
         "caused": {
             "direct_ns": finding.cost.direct_ns as i64,
             "propagated_ns": finding.cost.propagated_ns as i64,
@@ -273,27 +272,15 @@ fn label_json(found: &AnalysedRun<'_>, label: Option<u32>) -> Json {
     }
 }
 
-/// How far a gain is certain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum GainBound {
-    /// The steps show its error.
-    Estimate,
-    /// An estimate of something outside of the steps, whose error nothing shows.
-    NoErrorKnown,
-    /// An upper limit.
-    AtMost,
-}
-
 /// Describes a gain for machines: the interval, and whether it is an estimate or an upper limit.
-fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, bound: GainBound) -> Json {
-    let error = (bound != GainBound::NoErrorKnown).then_some(gain.error_bound_ns);
+fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, is_at_most: bool) -> Json {
     json!({
         "ns": gain.ns,
-        "low_ns": error.map(|error| gain.ns.saturating_sub(error)),
-        "high_ns": error.map(|error| gain.ns.saturating_add(error)),
-        "error_bound_ns": error,
+        "low_ns": gain.ns.saturating_sub(gain.error_bound_ns),
+        "high_ns": gain.ns.saturating_add(gain.error_bound_ns),
+        "error_bound_ns": gain.error_bound_ns,
         "share": share(found, gain.ns),
-        "bound": if bound == GainBound::AtMost { "at_most" } else { "estimate" },
+        "bound": if is_at_most { "at_most" } else { "estimate" },
     })
 }
 

@@ -118,7 +118,7 @@ fn whole(word: &str, value: &str) -> Result<i64, String> {
 /// Parses a rate in ppm.
 fn rate(word: &str, value: &str) -> Result<f64, String> {
     let rate: f64 = value.parse().map_err(|_| format!("{}: parts per million are wanted", shown(word)))?;
-    let too_high = || format!("{} is above {MAX_PPM} ppm, the most that a clock can have", shown(word));
+    let too_high = || format!("{} is not a rate of up to {MAX_PPM} ppm", shown(word));
     (rate.abs() <= MAX_PPM).then_some(rate).ok_or_else(too_high)
 }
 
@@ -207,10 +207,10 @@ mod tests {
             ("n offset=9223372036854775807", 1, "more than 70 years"),
             ("n offset=-9223372036854775808", 1, "more than 70 years"),
             ("n offset=99999999999999999999", 1, "whole nanoseconds"),
-            ("n offset=1 at=1 drift_ppm=nan\n", 1, "no clock has"),
-            ("n offset=1 at=1 drift_ppm=inf\n", 1, "no clock has"),
-            ("n offset=1 at=1 drift_ppm=-2e5\n", 1, "no clock has"),
-            ("n offset=1 at=1 drift_ppm=1 drift_error_ppm=NaN\n", 1, "no clock has"),
+            ("n offset=1 at=1 drift_ppm=nan\n", 1, "is not a rate"),
+            ("n offset=1 at=1 drift_ppm=inf\n", 1, "is not a rate"),
+            ("n offset=1 at=1 drift_ppm=-2e5\n", 1, "is not a rate"),
+            ("n offset=1 at=1 drift_ppm=1 drift_error_ppm=NaN\n", 1, "is not a rate"),
             ("n offset=1 at=1 drift_ppm=1 drift_error_ppm=-1\n", 1, "negative"),
             ("n offset=1 at=1 error=-1", 1, "negative"),
             ("#\nn offset=1 at=1 at=1", 2, "at is there twice"),
