@@ -31,7 +31,7 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit) -> String {
             (1.0 - share) * 100.0
         ),
         DiagnosisLimit::FewSteps { steps } => format!(
-            "the run has {}, at least 10 are necessary; mark them with ranges and name these with --step NAME",
+            "the run has {}, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             counted(steps.into(), "step")
         ),
         DiagnosisLimit::MethodsDisagree => {
@@ -164,11 +164,11 @@ mod tests {
             ),
             (
                 DiagnosisLimit::FewSteps { steps: 1 },
-                "the run has 1 step, at least 10 are necessary; mark them with ranges and name these with --step NAME",
+                "the run has 1 step, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             ),
             (
                 DiagnosisLimit::FewSteps { steps: 0 },
-                "the run has 0 steps, at least 10 are necessary; mark them with ranges and name these with --step NAME",
+                "the run has 0 steps, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             ),
             (DiagnosisLimit::MethodsDisagree, "the replay and the delay analysis point to different ranks"),
         ];
