@@ -429,7 +429,7 @@ fn a_run_in_folders_of_a_thousand_ranks_is_merged_as_a_whole_and_told_in_few_lin
     // What a phase took is told, and all of them together are the merge.
     let phases = told["phases"].as_array().unwrap();
     let names: Vec<&str> = phases.iter().filter_map(|phase| phase["phase"].as_str()).collect();
-    assert_eq!(names, ["plan", "read", "agree", "match", "align", "number", "write", "seal"]);
+    assert_eq!(names, ["plan", "read", "agree", "match", "align", "number", "write", "seal", "analyse"]);
     let sum: f64 = phases.iter().filter_map(|phase| phase["seconds"].as_f64()).sum();
     let seconds = told["seconds"].as_f64().unwrap();
     assert!(sum <= seconds && sum > seconds * 0.5, "{sum} of {seconds}");

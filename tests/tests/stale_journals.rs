@@ -144,7 +144,7 @@ fn what_is_no_journal_stays_and_is_named() {
     fs::write(&mine, "mine").unwrap();
     let refuses = |suffix: &str| {
         let name = beside(&output, suffix);
-        assert_refused(&merge(&run, &output, &[]), 5, &[&name.to_string_lossy(), "no journal", "-o"]);
+        assert_refused(&merge(&run, &output, &[]), 5, &[&name.to_string_lossy(), "is not a journal", "-o"]);
         assert!(!output.exists() && fs::symlink_metadata(name).is_ok());
     };
     for suffix in ["-wal", "-shm", "-journal", ".partial-journal"] {

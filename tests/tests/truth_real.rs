@@ -1,7 +1,6 @@
 //! Real programs with a known slow rank: what a merged database has of them, and what a report says.
 
-use rpd_tests::harness::Database;
-use rpd_tests::truth_real::{Answer, Proportions, Recorder, Recording, ReportFindings, SCENARIOS, Truth};
+use rpd_tests::truth_real::{Answer, Proportions, Recorder, Recording, SCENARIOS, Truth};
 use rpd_tests::truth_real::{check_database, judge, report_findings};
 
 /// So short that all of them take less than a minute.
@@ -31,14 +30,9 @@ fn check_truth(truth: &Truth) -> Result<(), String> {
     if is_likely { Ok(()) } else { Err(format!("a gain of {gain_ns} ns, planted {nominal_gain_ns} ns")) }
 }
 
-/// A report never names another rank, and the merge has the same verdict. Nothing is checked where there is no rpd-report.
+/// A report never names another rank. Nothing is checked where there is no rpd-report.
 fn check_report(recording: &Recording) -> Result<(), String> {
     let Some(report) = report_findings(&recording.database).transpose()? else { return Ok(()) };
-    let stored = Database::open(&recording.database).metadata()["rpd.verdict"].concat();
-    let stored: ReportFindings = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
-    if stored != report {
-        return Err(format!("the merge has {stored:?}, not {report:?}"));
-    }
     let (truth, judged) = (&recording.truth, judge(&report, &recording.truth));
     eprintln!("{}: {judged:?}", truth.scenario);
     let is_wrong = judged.answer == Answer::WrongName;

@@ -1,9 +1,7 @@
 //! After the file is complete: finds which rank the others wait for, as rpd-report does.
 
 use super::agree::JobAgreement;
-use crate::input::plan::VERDICT_TAG;
 use crate::options::{LateChoice, MergeArgs};
-use crate::output::seal::add_metadata;
 use crate::summary::MergeReport;
 use rpd_calls::{ReadOptions, RunCalls};
 use rpd_comm::{Comm, broadcast_result};
@@ -19,11 +17,12 @@ use std::path::Path;
 /// Maximum number of calls to MPI that are analysed unless the user wants it.
 const MAX_CALLS: u64 = 50_000_000;
 
-/// Analyses the calls to MPI in the complete file at `path` on rank 0, and adds the verdict to its metadata and to the
-/// report. If they cannot be analysed, the report has the reason.
+/// Analyses the calls to MPI in the complete file at `path` on rank 0, and adds the verdict to the report, or the reason
+/// why they cannot be analysed. The file does not have it: whether calls are analysed depends on the memory of the
+/// merge, and what it writes does not.
 ///
 /// # Errors
-/// If the verdict cannot be written.
+/// A failure that the ranks have agreed on.
 pub(super) fn analyse(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -39,10 +38,7 @@ pub(super) fn analyse(
     progress.phase("analyse");
     let object = broadcast_result(comm, || {
         let verdict = match obstacle(args, agreed).map_or_else(|| find_verdict(path), Err) {
-            Ok(verdict) => {
-                add_metadata(path, &agreed.sets, VERDICT_TAG, verdict.object())?;
-                verdict
-            }
+            Ok(verdict) => verdict,
             Err(reason) => not_analysed(&reason, path, report),
         };
         Ok(verdict.object().to_owned())

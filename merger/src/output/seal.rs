@@ -149,13 +149,6 @@ pub(crate) fn finish(
     commit(writer, path)
 }
 
-/// Adds a row to the metadata of the job in a complete file.
-pub(crate) fn add_metadata(path: &Path, sets: &TableSets, tag: &str, value: &str) -> Result<(), Failure> {
-    let mut writer = Writer::open(path, &sets.all).map_err(write_failure)?;
-    writer.metadata(tag, value).map_err(write_failure)?;
-    commit(writer, path)
-}
-
 fn commit(writer: Writer, path: &Path) -> Result<(), Failure> {
     writer.commit().map_err(write_failure)?;
     // A single rank commits its strings once, several ranks do so more often. The counter must not depend on that.

@@ -8,7 +8,7 @@ use super::clocks::shown_domains;
 use super::previous_merges::metadata_of_previous;
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::input::plan::{MergePlan, VERDICT_TAG};
+use crate::input::plan::MergePlan;
 use crate::partial_output::made_by_merge::STILL_RUNNING;
 use serde_json::{Value as Json, json};
 
@@ -51,9 +51,6 @@ pub(crate) fn metadata(
     ];
     all.extend(optional.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?.to_string()))));
     metadata_of_previous(plan, &mut all);
-    // A verdict that is not known yet is added when the file is complete.
-    all.retain(|(tag, _)| tag != VERDICT_TAG);
-    all.extend(report.verdict.iter().map(|verdict| (VERDICT_TAG.to_owned(), verdict.object().to_owned())));
     if !plan.previous_losses.is_empty() {
         all.push(("rpd.former_losses".to_owned(), json!(plan.previous_losses).to_string()));
     }

@@ -6,12 +6,11 @@ use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::agree::nodes::JobNodes;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
-use crate::input::plan::{MergePlan, PreviousMerge, VERDICT_TAG};
+use crate::input::plan::{MergePlan, PreviousMerge};
 use crate::options::MergeArgs;
 use rpd_clocks::AlignChoice;
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_shard::record::ClockDomain;
-use rpd_verdict::RunVerdict;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
@@ -86,7 +85,6 @@ impl PreviousMerge {
             "collectives": self.json::<CollectiveCounts>("rpd.collectives"),
             "late_ranks": self.json::<Vec<LateRank>>("rpd.late_ranks"),
             "lateness": self.json::<LatenessSummary>("rpd.lateness"),
-            "verdict": self.json::<Json>(VERDICT_TAG),
         }));
         words
     }
@@ -173,9 +171,6 @@ impl MergeReport {
         self.collectives = only.json("rpd.collectives").unwrap_or_default();
         self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
         self.lateness = only.json("rpd.lateness");
-        // Ranks that are left out may be the cause.
-        let verdict = only.tags.get(VERDICT_TAG).filter(|_| self.left_out_ranks.is_empty());
-        self.verdict = verdict.and_then(|verdict| RunVerdict::parse(verdict));
         self.repaired = only.json("rpd.clock.repair");
     }
 

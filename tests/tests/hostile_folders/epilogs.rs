@@ -36,9 +36,11 @@ fn the_user_of_the_job_counts_and_has_to_own_the_run() {
         |uid: &str| users.program("rpd-merge").env("SLURM_JOB_UID", uid).arg("--epilog").arg(&run).run();
     let names = || fs::read_dir(&run).unwrap().count();
     let before = names();
-    for (uid, code, why) in
-        [("60002", 4, "belongs to user 60001"), ("0", 4, "belongs to user 60001"), ("00", 2, "no user id")]
-    {
+    for (uid, code, why) in [
+        ("60002", 4, "belongs to user 60001"),
+        ("0", 4, "belongs to user 60001"),
+        ("00", 2, "is not a user id"),
+    ] {
         let outcome = merge(uid);
         assert_eq!(outcome.code(), Some(code), "{outcome}");
         assert!(outcome.stderr.contains(why), "{outcome}");

@@ -15,7 +15,7 @@ pub(crate) use excluded::ExcludedInputs;
 pub(crate) use lost_rows::{LostCause, LostRows};
 pub(crate) use output_path::output_of;
 pub(crate) use planned_input::PlannedInput;
-pub(crate) use previous_merge::{PreviousMerge, VERDICT_TAG};
+pub(crate) use previous_merge::PreviousMerge;
 pub(crate) use ranks::JobRanks;
 pub(crate) use running::StillRunning;
 

@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Metadata tag of the verdict on a run: which rank the others wait for.
-pub(crate) const VERDICT_TAG: &str = "rpd.verdict";
 /// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes: their ids
 /// stay the same.
-const TAGS: [&str; 13] = [
+const TAGS: [&str; 12] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
@@ -22,7 +20,6 @@ const TAGS: [&str; 13] = [
     "rpd.communicators",
     "rpd.late_ranks",
     "rpd.lateness",
-    VERDICT_TAG,
     "rpd.former_merges",
 ];
 /// Maximum size of an adopted value in bytes; enough for the clocks of 10,000 nodes.
