@@ -20,6 +20,8 @@ const MAX_REPLAY_OFF: f64 = 0.05;
 const MAX_FINDINGS: usize = 3;
 /// Threads are a finding of their own if they have at least this share of the gain of all that are named.
 const MIN_GROUP_SHARE: f64 = 1.0 / 3.0;
+/// The excess of the next thread is then shorter by at least this share of the longest one.
+const MIN_GROUP_GAP: f64 = 0.3;
 /// Up to this many suspects are tried one by one.
 const MAX_TRIED: usize = 8;
 
@@ -134,7 +136,7 @@ impl WaitAnalysis<'_> {
         let mut before = Vec::new();
         let mut rest = named;
         while !rest.is_empty() && findings.len() < MAX_FINDINGS {
-            let (group, smaller) = rest.split_at(first_group(what_if, &before, rest));
+            let (group, smaller) = rest.split_at(self.first_group(what_if, &before, rest));
             let without = (!before.is_empty()).then(|| self.delay_costs_without(what_if, &before));
             let costs = without.as_ref().unwrap_or(costs);
             // The others may wait for the last stage of a pipeline only at the end of the run.
@@ -150,6 +152,24 @@ impl WaitAnalysis<'_> {
             rest = smaller;
         }
         findings
+    }
+
+    /// Returns how many of the threads, the one with the longest excess first, are a finding of their own: the next has
+    /// a much shorter excess, and these have a large part of the gain of all, where the work of those before is typical
+    /// already.
+    fn first_group(&self, what_if: &WhatIf<'_>, before: &[u32], timelines: &[u32]) -> usize {
+        let excess = |timeline: u32| -> f64 {
+            let of = |block| self.table.excess_ns(timeline as usize, block).unwrap_or(0) as f64;
+            self.table.step_blocks().map(of).sum()
+        };
+        let gain = |count: usize| what_if.gain_of_timelines(&timelines[..count], before).ns as f64;
+        let all = timelines.len();
+        let (longest, of_all) = (excess(timelines[0]), gain(all));
+        let is_group = |count: &usize| {
+            let shorter = excess(timelines[*count - 1]) - excess(timelines[*count]);
+            shorter >= longest * MIN_GROUP_GAP && gain(*count) >= of_all * MIN_GROUP_SHARE
+        };
+        (1..all.min(MAX_TRIED)).find(is_group).unwrap_or(all)
     }
 
     /// Returns the gain by typical work before the first step. It happens once, so its error bound is estimated from
@@ -282,13 +302,4 @@ impl WaitAnalysis<'_> {
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }
-}
-
-/// Returns how many of the threads, the one with the longest excess first, have a large part of the gain of all of
-/// them, where the work of those before is typical already.
-fn first_group(what_if: &WhatIf<'_>, before: &[u32], timelines: &[u32]) -> usize {
-    let gain = |count: usize| what_if.gain_of_timelines(&timelines[..count], before).ns as f64;
-    let all = timelines.len();
-    let of_all = gain(all);
-    (1..all.min(MAX_TRIED)).find(|count| gain(*count) >= of_all * MIN_GROUP_SHARE).unwrap_or(all)
 }

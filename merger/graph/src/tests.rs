@@ -105,15 +105,16 @@ fn the_rank_that_delays_a_ring_is_named() {
 
 #[test]
 fn a_straggler_that_a_slower_one_hides_is_a_finding_of_its_own() {
-    let program = |excess: [u64; 4]| -> Vec<Vec<Act>> {
-        let of_rank = |rank: usize| {
-            let work = move |step| Act::Work(WORK, noisy(rank, step) + excess[rank]);
-            (0..40).flat_map(move |step| [Act::Step, work(step), Act::Collective(CollectiveWaits::ForAll)])
+    let program = |excess: &[u64]| -> Vec<Vec<Act>> {
+        let of_rank = |(rank, excess): (usize, &u64)| {
+            let work = |step| Act::Work(WORK, noisy(rank, step) + excess);
+            let acts = |step| [Act::Step, work(step), Act::Collective(CollectiveWaits::ForAll)];
+            (0..40).flat_map(acts).collect()
         };
-        (0..4).map(|rank| of_rank(rank).collect()).collect()
+        excess.iter().enumerate().map(of_rank).collect()
     };
-    let length = |excess| diagnose(&run(&program(excess), 3)).2;
-    let (found, costs, all) = diagnose(&run(&program([0, 10 * MS, 5 * MS, 0]), 3));
+    let length = |excess: [u64; 4]| diagnose(&run(&program(&excess), 3)).2;
+    let (found, costs, all) = diagnose(&run(&program(&[0, 10 * MS, 5 * MS, 0]), 3));
     let subjects: Vec<&[u32]> = found.findings.iter().map(|finding| finding.subject.timelines()).collect();
     assert_eq!(subjects, [[1], [2]], "{found:#?}");
     assert_eq!(costs.of_timeline(2).total_ns(), 0.0);
@@ -122,12 +123,15 @@ fn a_straggler_that_a_slower_one_hides_is_a_finding_of_its_own() {
         assert!((finding.gain.ns - truth).abs() < all / 100, "{} {truth}", finding.gain.ns);
         assert!(finding.cost.total_ns() > 0.0);
     }
-    // Where two work equally long, neither is a finding of its own.
-    let (found, ..) = diagnose(&run(&program([0, 10 * MS, 0, 10 * MS]), 3));
-    assert_eq!(found.findings.len(), 1, "{found:#?}");
-    let mut named = found.findings[0].subject.timelines().to_vec();
-    named.sort_unstable();
-    assert_eq!(named, [1, 3]);
+    // Where four work equally long but for noise, they are one finding.
+    for excess in [3 * MS / 2, 2 * MS, 10 * MS] {
+        let ranks: Vec<u64> = (0..9).map(|rank| if rank < 4 { excess } else { 0 }).collect();
+        let (found, ..) = diagnose(&run(&program(&ranks), 3));
+        assert_eq!(found.findings.len(), 1, "{found:#?}");
+        let mut named = found.findings[0].subject.timelines().to_vec();
+        named.sort_unstable();
+        assert_eq!(named, [0, 1, 2, 3]);
+    }
 }
 
 /// A round of a random program.
