@@ -13,7 +13,7 @@ const MAX_MEMBERS: usize = 1 << 26;
 /// Job times with the error bound at each, ns.
 type ErrorBounds = Arc<[(i64, Option<u64>)]>;
 
-/// What a merge stored of clocks and communicators.
+/// The error bounds of clocks and the members of communicators in the metadata of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MergedMetadata {
     /// Error bounds of the clock of each rank, as they change in the run.

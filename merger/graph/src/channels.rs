@@ -11,7 +11,7 @@ pub(crate) struct EndRef {
     pub(crate) end: u32,
 }
 
-/// Channel of an end that belongs to none, because its peer is no process (`MPI_PROC_NULL`) or not known.
+/// MessageChannel of an end that belongs to none, because its peer is no process (`MPI_PROC_NULL`) or not known.
 const NO_CHANNEL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct ChannelKey {
 
 /// A channel with the ranges of its ends in [`JobChannels`].
 #[derive(Clone, Debug)]
-pub(crate) struct Channel {
+pub(crate) struct MessageChannel {
     pub(crate) key: ChannelKey,
     sends: Range<usize>,
     /// Receives and probes.
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
     pub(crate) receive_count: u32,
 }
 
-impl Channel {
+impl MessageChannel {
     /// Returns the number of sends.
     pub(crate) fn send_count(&self) -> u32 {
         self.sends.len() as u32
@@ -53,7 +53,7 @@ enum ProcessEnds {
 pub(crate) struct JobChannels<'a> {
     job: &'a JobCalls,
     ends: Vec<ProcessEnds>,
-    pub(crate) all: Vec<Channel>,
+    pub(crate) all: Vec<MessageChannel>,
     /// Sends of all channels, then their receives and probes: places among the ends of their process.
     places: Vec<u32>,
     /// Forms of receives that do not know their source or tag, with [`UNKNOWN`] or [`ANY`] in its place, and the
@@ -68,7 +68,7 @@ fn form_key(end: &MessageEnd) -> FormKey {
     (end.communicator, end.peer, end.tag, end.role.is_send())
 }
 
-/// What a form of ends of a process means.
+/// What the ends of one form are in a process: ends of a channel, ends of an unknown channel, or no ends.
 #[derive(Clone, Copy, Debug)]
 enum FormMeaning {
     OfChannel(u32),
@@ -121,13 +121,13 @@ impl<'a> JobChannels<'a> {
     }
 
     /// Returns the sends of a channel in order.
-    pub(crate) fn sends(&self, channel: &Channel) -> impl ExactSizeIterator<Item = EndRef> {
+    pub(crate) fn sends(&self, channel: &MessageChannel) -> impl ExactSizeIterator<Item = EndRef> {
         let source = channel.key.source;
         self.places[channel.sends.clone()].iter().map(move |place| self.end_at(source, *place))
     }
 
     /// Returns the receives and probes of a channel in order.
-    pub(crate) fn receives(&self, channel: &Channel) -> impl ExactSizeIterator<Item = EndRef> {
+    pub(crate) fn receives(&self, channel: &MessageChannel) -> impl ExactSizeIterator<Item = EndRef> {
         let destination = channel.key.destination;
         self.places[channel.receives.clone()].iter().map(move |place| self.end_at(destination, *place))
     }
@@ -149,7 +149,7 @@ impl<'a> JobChannels<'a> {
             next += count as usize;
             next - count as usize..next
         };
-        let channels = found.into_iter().map(|(key, [sends, receives, probes])| Channel {
+        let channels = found.into_iter().map(|(key, [sends, receives, probes])| MessageChannel {
             key,
             sends: range(sends),
             receives: range(receives + probes),

@@ -119,7 +119,7 @@ pub(crate) fn waited_before(
         return 0;
     }
     let lasted = replayed.enter_ns(cause, cause_call).saturating_sub(replayed.enter_ns(cause, first));
-    // What is in `of_cause` begins at the call of the synchronisation.
+    // The times in `of_cause` begin at the call at which the two synchronised.
     let transfer_ns = match cause_synchronised {
         NO_CALL => 0,
         call => times.transfer_ns(cause as usize, call as usize),

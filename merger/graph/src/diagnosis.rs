@@ -258,7 +258,7 @@ impl WaitAnalysis<'_> {
     }
 
     /// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
-    /// Of a single thread, only the share of its work counts that is more than is typical, and the same of the others.
+    /// For a single thread, only the share of each thread's work that exceeds the typical work counts.
     ///
     /// Work that all threads do alike causes most of the waiting in a pipeline or for a master, but no thread can
     /// shorten it.

@@ -5,7 +5,7 @@
 //! of which the source or tag is not known may belong to several channels: such a channel is matched only if it has as
 //! many sends as receives. Where calls are missing, `gap_matching.rs` matches the ends that no gap displaces.
 
-use crate::channels::{Channel, ChannelKey, EndRef, JobChannels};
+use crate::channels::{ChannelKey, EndRef, JobChannels, MessageChannel};
 use crate::gap_matching::{ChannelSide, GapMatching, SharedCollectives};
 use crate::job_calls::{ANY, CallGap, JobCalls, MessageRole, UNKNOWN};
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
     matching.counts.unknown_sources = channels.unknown.iter().map(|(_, count)| count).sum();
     let missing = missing_ends(job);
     let doubtful = DoubtfulChannels::new(&channels);
-    let mut with_gaps: Vec<(&Channel, [&[CallGap]; 2])> = Vec::new();
+    let mut with_gaps: Vec<(&MessageChannel, [&[CallGap]; 2])> = Vec::new();
     for channel in &channels.all {
         let key = channel.key;
         let is_equal = channel.send_count() == channel.receive_count;
@@ -149,7 +149,7 @@ struct MessageMatching<'a> {
 
 impl MessageMatching<'_> {
     /// Matches the sends and receives of a channel in their order.
-    fn match_in_order(&mut self, channels: &JobChannels<'_>, channel: &Channel) {
+    fn match_in_order(&mut self, channels: &JobChannels<'_>, channel: &MessageChannel) {
         let mut sends = channels.sends(channel).peekable();
         for end in channels.receives(channel) {
             let is_probe = channels.end(end).role == MessageRole::Probe;
@@ -170,7 +170,7 @@ impl MessageMatching<'_> {
     fn match_with_gaps(
         &mut self,
         channels: &JobChannels<'_>,
-        channel: &Channel,
+        channel: &MessageChannel,
         [source, destination]: [&[CallGap]; 2],
         shared: &mut SharedCollectives<'_>,
     ) {
@@ -190,7 +190,7 @@ impl MessageMatching<'_> {
     }
 
     /// Counts the ends of a channel as ambiguous.
-    fn leave(&mut self, channel: &Channel) {
+    fn leave(&mut self, channel: &MessageChannel) {
         self.counts.ambiguous += u64::from(channel.send_count()) + u64::from(channel.receive_count);
     }
 
