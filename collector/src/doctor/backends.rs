@@ -1,6 +1,6 @@
 //! Checks the profilers: prepares them as for a run, in a temporary scratch folder.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
 use crate::command_line::CollectOptions;
 use crate::session::{SessionIdentity, announced};
@@ -34,14 +34,14 @@ impl PreparedBackends {
     }
 
     /// Checks whether the requested backends exist and fit together.
-    pub(super) fn check(&self, options: &CollectOptions) -> Vec<Finding> {
+    pub(super) fn check(&self, options: &CollectOptions) -> Vec<CheckFinding> {
         if let Err(error) = options.check() {
-            return vec![Finding::problem(error, "a run refuses this, and starts no command")];
+            return vec![CheckFinding::problem(error, "a run refuses this, and starts no command")];
         }
         let lines = self.plan.notes.iter().chain(&self.announced);
-        let mut findings: Vec<Finding> = lines.map(|line| finding(line)).collect();
+        let mut findings: Vec<CheckFinding> = lines.map(|line| finding(line)).collect();
         if findings.is_empty() {
-            findings.push(self.why.as_deref().map_or_else(|| Finding::Ok(self.names()), finding));
+            findings.push(self.why.as_deref().map_or_else(|| CheckFinding::Ok(self.names()), finding));
         }
         findings
     }
@@ -74,12 +74,12 @@ impl Drop for PreparedBackends {
 }
 
 /// Splits a line for the log: its last part is the next step.
-fn finding(line: &str) -> Finding {
+fn finding(line: &str) -> CheckFinding {
     let Some(warning) = line.strip_prefix("warning: ") else {
-        return Finding::Ok(line.trim_start_matches("backend ").to_owned());
+        return CheckFinding::Ok(line.trim_start_matches("backend ").to_owned());
     };
     match warning.rsplit_once("; ").or_else(|| warning.rsplit_once(": ")) {
-        Some((what, next)) => Finding::problem(what, next),
-        None => Finding::problem(warning, "see docs/BACKENDS.md"),
+        Some((what, next)) => CheckFinding::problem(what, next),
+        None => CheckFinding::problem(warning, "see docs/BACKENDS.md"),
     }
 }

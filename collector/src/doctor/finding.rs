@@ -1,9 +1,9 @@
-//! What a check of the doctor found.
+//! The result of a check of the doctor.
 
 use std::fmt::Display;
 
 /// Result of a check.
-pub(super) enum Finding {
+pub(super) enum CheckFinding {
     /// No problem.
     Ok(String),
     /// Information.
@@ -17,9 +17,9 @@ pub(super) enum Finding {
     },
 }
 
-impl Finding {
+impl CheckFinding {
     /// A problem and its next step.
-    pub(super) fn problem(what: impl Display, next: &str) -> Finding {
-        Finding::Problem { what: what.to_string(), next: next.to_owned() }
+    pub(super) fn problem(what: impl Display, next: &str) -> CheckFinding {
+        CheckFinding::Problem { what: what.to_string(), next: next.to_owned() }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the output folder.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::command_line::Size;
 use rpd_files::HeldFolder;
 use std::fs::DirBuilder;
@@ -33,10 +33,10 @@ const KINDS: [(u64, &str); 13] = [
 const IN_MEMORY: &str = "tmpfs";
 
 /// Checks whether a file can be written there, and how much space there is.
-pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
+pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<CheckFinding> {
     let tried = try_out(root);
     let mut findings = vec![match &tried {
-        Ok(()) => Finding::Ok(format!("{} can be written", root.display())),
+        Ok(()) => CheckFinding::Ok(format!("{} can be written", root.display())),
         Err(error) => {
             let what = format!("{} cannot be written: {error}", root.display());
             let next = match error.kind() {
@@ -46,7 +46,7 @@ pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
                 io::ErrorKind::StorageFull => "the file system is full; choose another place with -o DIR",
                 _ => ELSEWHERE,
             };
-            Finding::problem(what, next)
+            CheckFinding::problem(what, next)
         }
     }];
     let existing = root.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
@@ -76,9 +76,9 @@ fn make_and_write(root: &Path) -> io::Result<()> {
 }
 
 /// Reports free space and inodes, and the kind of the file system.
-fn free_space(existing: &Path, max_bytes: u64) -> Vec<Finding> {
+fn free_space(existing: &Path, max_bytes: u64) -> Vec<CheckFinding> {
     let (Ok(space), Ok(kind)) = (rustix::fs::statvfs(existing), rustix::fs::statfs(existing)) else {
-        return vec![Finding::Note(format!("{} does not report its free space", existing.display()))];
+        return vec![CheckFinding::Note(format!("{} does not report its free space", existing.display()))];
     };
     let magic = kind.f_type as u64 & 0xffff_ffff;
     let kind = KINDS.iter().find(|(known, _)| *known == magic);
@@ -86,20 +86,20 @@ fn free_space(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let text = format!("{kind}, {} free", Size(free));
     let mut findings = vec![if free < MIN_FREE_BYTES {
-        Finding::problem(text, ELSEWHERE)
+        CheckFinding::problem(text, ELSEWHERE)
     } else if free < max_bytes {
-        Finding::Note(format!("{text}: less than the {} that a shard may have", Size(max_bytes)))
+        CheckFinding::Note(format!("{text}: less than the {} that a shard may have", Size(max_bytes)))
     } else {
-        Finding::Ok(text)
+        CheckFinding::Ok(text)
     }];
     if kind == IN_MEMORY {
-        findings.push(Finding::Note(
+        findings.push(CheckFinding::Note(
             "tmpfs is memory of this node alone; choose a shared folder for more nodes".to_owned(),
         ));
     }
     // A file system that reports no inodes does not limit them.
     if space.f_files > 0 && space.f_favail < 2 {
-        findings.push(Finding::problem("no inodes are left", ELSEWHERE));
+        findings.push(CheckFinding::problem("no inodes are left", ELSEWHERE));
     }
     findings
 }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_folder_is_tried_out_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
-        let is_ok = |findings: Vec<Finding>| matches!(findings.first(), Some(Finding::Ok(_)));
+        let is_ok = |findings: Vec<CheckFinding>| matches!(findings.first(), Some(CheckFinding::Ok(_)));
         assert!(is_ok(check(&folder.path().join("a/b/c"), 1)));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         std::fs::create_dir(folder.path().join("mine")).unwrap();

@@ -1,6 +1,6 @@
 //! Checks the library, and the socket between it and the collector.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
 use crate::drain::RingListener;
@@ -12,22 +12,22 @@ use std::process::{Command, Stdio};
 const HARMLESS: &str = "/bin/true";
 
 /// Checks whether the library is found and loads into the command.
-pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
+pub(super) fn check(program: Option<&ProgramFile>) -> Vec<CheckFinding> {
     let library = match preload::library_of_this_process() {
         Ok(library) => library,
-        Err(error) => return vec![Finding::problem(error, "until then, nothing is recorded")],
+        Err(error) => return vec![CheckFinding::problem(error, "until then, nothing is recorded")],
     };
     let path_text = library.display();
     let mut findings = vec![match loads(&library) {
-        Ok(()) => Finding::Ok(format!("{path_text} loads")),
-        Err(error) => Finding::problem(
+        Ok(()) => CheckFinding::Ok(format!("{path_text} loads")),
+        Err(error) => CheckFinding::problem(
             format!("{path_text} does not load: {error}"),
             "install the library of this system",
         ),
     }];
     let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
     if let Some((what, next)) = program.and_then(ProgramFile::unseen) {
-        findings.push(Finding::problem(what, next));
+        findings.push(CheckFinding::problem(what, next));
         return findings;
     }
     match program {
@@ -35,26 +35,28 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
         None | Some(ProgramFile::Static(_)) => {}
         Some(ProgramFile::Missing(name)) => {
             let name = name.to_string_lossy();
-            findings.push(Finding::problem(
+            findings.push(CheckFinding::problem(
                 format!("{name} is not found"),
                 "correct the command, or load its module",
             ));
         }
         Some(ProgramFile::Foreign(path)) => {
             let what = format!("{} is not a program for this kind of machine", path.display());
-            findings.push(Finding::problem(what, next));
+            findings.push(CheckFinding::problem(what, next));
         }
         Some(ProgramFile::Dynamic { path, loader, .. }) => {
             findings.push(match needed(path, loader, Some(&library)) {
                 Ok(list) if list.lines().any(|line| line.contains(preload::LIBRARY)) => {
-                    Finding::Ok(format!("{} takes it", path.display()))
+                    CheckFinding::Ok(format!("{} takes it", path.display()))
                 }
-                Ok(_) => {
-                    Finding::Note(format!("whether {} takes it cannot be seen from here", path.display()))
-                }
-                Err(error) => {
-                    Finding::problem(format!("{}: {error}", path.display()), "see `ldd` for what it lacks")
-                }
+                Ok(_) => CheckFinding::Note(format!(
+                    "whether {} takes it cannot be seen from here",
+                    path.display()
+                )),
+                Err(error) => CheckFinding::problem(
+                    format!("{}: {error}", path.display()),
+                    "see `ldd` for what it lacks",
+                ),
             })
         }
     }
@@ -99,7 +101,7 @@ pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> R
 }
 
 /// Checks whether a process of this node can reach a collector.
-pub(super) fn socket(random: u128) -> [Finding; 1] {
+pub(super) fn socket(random: u128) -> [CheckFinding; 1] {
     let next = "abstract Unix sockets have to be allowed; a seccomp or AppArmor profile may forbid them";
     let try_out = || {
         let (_listening, name) = RingListener::bind(random)?;
@@ -110,7 +112,9 @@ pub(super) fn socket(random: u128) -> [Finding; 1] {
         std::io::Result::Ok(())
     };
     [match try_out() {
-        Ok(()) => Finding::Ok("opens, and takes connections".to_owned()),
-        Err(error) => Finding::problem(format!("failed to connect to a socket of our own: {error}"), next),
+        Ok(()) => CheckFinding::Ok("opens, and takes connections".to_owned()),
+        Err(error) => {
+            CheckFinding::problem(format!("failed to connect to a socket of our own: {error}"), next)
+        }
     }]
 }

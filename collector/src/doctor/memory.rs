@@ -1,6 +1,6 @@
 //! Checks the memory for rings and its limits.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::command_line::{CollectOptions, Size};
 use crate::host::cgroup;
 use rpd_ring::layout::{DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, ring_bytes};
@@ -12,18 +12,18 @@ const RING_MEMORY: Size = Size(rpd_ring::layout::DEFAULT_MEMORY_BYTES as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
 /// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
-pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
+pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     let ring = options.ring_size.map_or(DEFAULT_RING_BYTES, |size| ring_bytes(size.as_usize()));
     let bytes = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
     let mut findings = vec![match reserve(bytes) {
-        Ok(()) => Finding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
+        Ok(()) => CheckFinding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
         Err(error) => {
-            Finding::problem(format!("no memory for a ring of {}: {error}", Size(ring as u64)), SMALLER)
+            CheckFinding::problem(format!("no memory for a ring of {}: {error}", Size(ring as u64)), SMALLER)
         }
     }];
     if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < bytes) {
         let what = format!("`ulimit -f` allows no file of {}, only of {limit} bytes", Size(bytes));
-        findings.push(Finding::problem(what, "raise it, or choose smaller rings with --ring-size"));
+        findings.push(CheckFinding::problem(what, "raise it, or choose smaller rings with --ring-size"));
     }
     let wanted = options.ring_memory.unwrap_or(RING_MEMORY);
     if let Some(cgroup) = cgroup::tightest() {
@@ -33,7 +33,11 @@ pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
             Size(left),
             Size(cgroup.limit)
         );
-        findings.push(if left < wanted.0 { Finding::problem(text, SMALLER) } else { Finding::Ok(text) });
+        findings.push(if left < wanted.0 {
+            CheckFinding::problem(text, SMALLER)
+        } else {
+            CheckFinding::Ok(text)
+        });
     }
     findings
 }

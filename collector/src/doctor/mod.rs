@@ -17,7 +17,7 @@ use crate::launcher::LauncherEnvironment;
 use crate::session::{self, SessionIdentity};
 use backends::PreparedBackends;
 use clap::Command;
-use finding::Finding;
+use finding::CheckFinding;
 use rpd_shard::file::folder_of_ranks;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -41,12 +41,12 @@ struct DoctorReport {
 }
 
 impl DoctorReport {
-    fn print(&mut self, about: &str, findings: impl IntoIterator<Item = Finding>) {
+    fn print(&mut self, about: &str, findings: impl IntoIterator<Item = CheckFinding>) {
         for finding in findings {
             let (kind, text) = match finding {
-                Finding::Ok(text) => ("ok", text),
-                Finding::Note(text) => ("note", text),
-                Finding::Problem { what, next } => {
+                CheckFinding::Ok(text) => ("ok", text),
+                CheckFinding::Note(text) => ("note", text),
+                CheckFinding::Problem { what, next } => {
                     self.problems += 1;
                     ("problem", format!("{what}; {next}"))
                 }

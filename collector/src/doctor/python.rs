@@ -1,6 +1,6 @@
 //! Finds the MPI library of a Python program without running the program.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use super::library;
 use crate::backend::query;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ const MODULE: &str = "module:";
 /// Checks what mpi4py loads in the first of these programs that is a Python interpreter. `None` if there is
 /// none, or it lacks mpi4py. The command itself comes before its interpreter, since it may be a script that
 /// selects a Python.
-pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<Finding> {
+pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<CheckFinding> {
     let name_of = |program: &Path| Some(program.file_name()?.to_str()?.to_owned());
     let is_python = |program: &&&Path| name_of(program).is_some_and(|name| name.starts_with("python"));
     let interpreter = programs.iter().find(is_python)?;
@@ -24,16 +24,16 @@ pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<Finding> {
     let module = answer.lines().find_map(|line| line.strip_prefix(MODULE)).filter(|path| !path.is_empty())?;
     let list = library::needed(Path::new(module), loader, None).unwrap_or_default();
     let Some(line) = list.lines().find(|line| super::surroundings::is_mpi(line)) else {
-        return Some(Finding::Note(format!("{module} of {name} chooses its MPI when it is imported")));
+        return Some(CheckFinding::Note(format!("{module} of {name} chooses its MPI when it is imported")));
     };
     if line.contains("not found") {
         let library = line.split_whitespace().next().unwrap_or_default();
         let what = format!("mpi4py of {name} ({module}) needs {library}, which is not found");
-        return Some(Finding::problem(
+        return Some(CheckFinding::problem(
             what,
             "load the MPI that mpi4py was built with, or set LD_LIBRARY_PATH",
         ));
     }
     let library = super::surroundings::library_of(line);
-    Some(Finding::Ok(format!("mpi4py of {name} ({module}) loads {library}")))
+    Some(CheckFinding::Ok(format!("mpi4py of {name} ({module}) loads {library}")))
 }

@@ -1,6 +1,6 @@
 //! Checks the environment of the command: variables, launcher, MPI, ROCm.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use super::{library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
@@ -16,34 +16,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Reports variables that are invalid.
-pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
+pub(super) fn variables(warnings: &[String]) -> Vec<CheckFinding> {
     let text = |warning: &String| warning.trim_start_matches("warning: ").to_owned();
-    warnings.iter().map(|warning| Finding::problem(text(warning), "correct it, or unset it")).collect()
+    warnings.iter().map(|warning| CheckFinding::problem(text(warning), "correct it, or unset it")).collect()
 }
 
 /// Reports where the command and the collector run.
-pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
+pub(super) fn cpus(options: &CollectOptions) -> Vec<CheckFinding> {
     match cpus::describe(options.collector_cpus.as_ref()) {
-        Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![Finding::Ok(line)],
-        Ok(_) => vec![Finding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
-        Err(error) => vec![Finding::problem(error, "name others with --collector-cpus")],
+        Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![CheckFinding::Ok(line)],
+        Ok(_) => vec![CheckFinding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
+        Err(error) => vec![CheckFinding::problem(error, "name others with --collector-cpus")],
     }
 }
 
 /// Reports the rank and the run.
-pub(super) fn launcher(identity: &SessionIdentity) -> Vec<Finding> {
+pub(super) fn launcher(identity: &SessionIdentity) -> Vec<CheckFinding> {
     let (own, run) = (&identity.rank, &identity.run);
     let Some(rank) = own.rank else {
-        return vec![Finding::Note("none: a process of its own, unless torchrun is below".to_owned())];
+        return vec![CheckFinding::Note("none: a process of its own, unless torchrun is below".to_owned())];
     };
     let of = own.size.map(|size| format!(" of {size}")).unwrap_or_default();
     let rank_from = own.rank_from.as_deref().unwrap_or("?");
     let text = format!("rank {rank}{of} (from {rank_from}), run id {} (from {})", run.id, run.from);
     if run.from != "self" {
-        return vec![Finding::Ok(text)];
+        return vec![CheckFinding::Ok(text)];
     }
     let next = "every rank would make a run of its own; give them all the same --run-id or RPD_RUN_ID";
-    vec![Finding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
+    vec![CheckFinding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
 }
 
 /// Reports whether clock probes will run, and over which addresses.
@@ -51,26 +51,26 @@ pub(super) fn clocks(
     choice: Option<ProbeChoice>,
     identity: &SessionIdentity,
     environment: &LauncherEnvironment,
-) -> Vec<Finding> {
+) -> Vec<CheckFinding> {
     let Some(choice) = choice else {
-        return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
+        return vec![CheckFinding::Note("not measured between nodes: probes are off".to_owned())];
     };
     if is_on_one_node(environment, &identity.rank) {
-        return vec![Finding::Note("no other node here with clocks that could be measured".to_owned())];
+        return vec![CheckFinding::Note("no other node here with clocks that could be measured".to_owned())];
     }
     let addresses: Vec<String> = match clock_probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
         Err(error) => {
             let next = "name another one with --probe-interface, or use --probes off";
-            return vec![Finding::problem(format!("no clock probes: {error}"), next)];
+            return vec![CheckFinding::problem(format!("no clock probes: {error}"), next)];
         }
     };
     let ports = choice.ports.map_or("any UDP port".to_owned(), |ports| format!("UDP ports {ports}"));
-    vec![Finding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
+    vec![CheckFinding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }
 
 /// Reports whether the command uses MPI, and which library.
-pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<Finding> {
+pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
         let command = command.and_then(child::find);
         let programs: Vec<&Path> = command.iter().map(PathBuf::as_path).chain([path.as_path()]).collect();
@@ -79,11 +79,12 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
         }
         let list = library::needed(path, loader, None).unwrap_or_default();
         return vec![match (list.lines().find(|line| is_mpi(line)), is_interpreter) {
-            (Some(line), _) => Finding::Ok(format!("{} uses {}", path.display(), library_of(line))),
-            (None, true) => {
-                Finding::Note(format!("{} does without; what it loads later is seen then", path.display()))
-            }
-            (None, false) => Finding::Note(format!("{} is linked with none", path.display())),
+            (Some(line), _) => CheckFinding::Ok(format!("{} uses {}", path.display(), library_of(line))),
+            (None, true) => CheckFinding::Note(format!(
+                "{} does without; what it loads later is seen then",
+                path.display()
+            )),
+            (None, false) => CheckFinding::Note(format!("{} is linked with none", path.display())),
         }];
     }
     let tools = ["mpirun", "mpiexec", "srun", "mpicc"].map(|name| child::find(OsStr::new(name)));
@@ -92,10 +93,10 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
     let known = known.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     found.extend(known.lines().filter(|line| is_mpi(line)).take(2).map(library_of));
     vec![match found.is_empty() {
-        true => Finding::Note(
+        true => CheckFinding::Note(
             "none found here; MPI calls are recorded with any that the program brings".to_owned(),
         ),
-        false => Finding::Ok(found.join(", ")),
+        false => CheckFinding::Ok(found.join(", ")),
     }]
 }
 
@@ -113,17 +114,17 @@ pub(super) fn library_of(line: &str) -> String {
 }
 
 /// Reports whether ROCm and its devices exist.
-pub(super) fn rocm() -> Vec<Finding> {
+pub(super) fn rocm() -> Vec<CheckFinding> {
     let root =
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
     let software = Path::new(&root).is_dir();
     let devices = amd_devices(Path::new("/")).len();
     let root_text = Path::new(&root).display();
     vec![match (software, devices) {
-        (true, 1..) => Finding::Ok(format!("{root_text}, {devices} amdgpu devices")),
-        (true, 0) => Finding::Note(format!("{root_text}, but no amdgpu device on this node")),
-        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {root_text}")),
-        (false, 0) => Finding::Note(format!("no {root_text}, and no amdgpu device on this node")),
+        (true, 1..) => CheckFinding::Ok(format!("{root_text}, {devices} amdgpu devices")),
+        (true, 0) => CheckFinding::Note(format!("{root_text}, but no amdgpu device on this node")),
+        (false, 1..) => CheckFinding::Note(format!("{devices} amdgpu devices, but no {root_text}")),
+        (false, 0) => CheckFinding::Note(format!("no {root_text}, and no amdgpu device on this node")),
     }]
 }
 
@@ -147,9 +148,9 @@ mod tests {
             let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
             launcher(&SessionIdentity::detect(&options, &environment, 0)).remove(0)
         };
-        assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
-        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), Finding::Problem { .. }));
-        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c --run-id x -- a"), Finding::Ok(_)));
+        assert!(matches!(launcher("", "c -- a"), CheckFinding::Note(_)));
+        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), CheckFinding::Problem { .. }));
+        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c --run-id x -- a"), CheckFinding::Ok(_)));
     }
 
     #[test]
@@ -162,12 +163,12 @@ mod tests {
             clocks(options.probe_choice(), &identity, &environment).remove(0)
         };
         let two = "RANK=1 WORLD_SIZE=2";
-        assert!(matches!(clocks("", "c -- a"), Finding::Note(_)));
-        assert!(matches!(clocks(two, "c --probes off -- a"), Finding::Note(_)));
+        assert!(matches!(clocks("", "c -- a"), CheckFinding::Note(_)));
+        assert!(matches!(clocks(two, "c --probes off -- a"), CheckFinding::Note(_)));
         let missing = clocks(two, "c --probe-interface nosuch0 -- a");
-        assert!(matches!(missing, Finding::Problem { .. }));
+        assert!(matches!(missing, CheckFinding::Problem { .. }));
         let there = clocks(two, "c --probe-interface lo --probe-ports 4000-4009 -- a");
-        let Finding::Ok(text) = there else { panic!() };
+        let CheckFinding::Ok(text) = there else { panic!() };
         assert!(
             text.starts_with("probed from 127.0.0.1") && text.ends_with(", UDP ports 4000-4009"),
             "{text}"
