@@ -148,18 +148,18 @@ fn of_what_nobody_typed_the_least_is_left_out_that_lets_the_rest_go_together() {
                 false => Ok(()),
             }
         });
-        let told = |line: &String| {
+        let refusal = |line: &String| {
             assert!(line.contains(" is left out: trace stands alone"), "{line}");
             line.trim_start_matches("warning: --").split(' ').next().unwrap().to_owned()
         };
-        let told: Vec<String> = found.warnings.iter().map(told).collect();
-        (goes.is_ok(), arguments(&found), told)
+        let refusal: Vec<String> = found.warnings.iter().map(refusal).collect();
+        (goes.is_ok(), arguments(&found), refusal)
     };
     let both = "[collect]\neach = [\"a\"]\nnames = [\"x\"]\n";
     let trace = "[collect]\ntrace = \"mpi\"\n";
-    let answer = |goes: bool, arguments: &[&str], told: &[&str]| {
+    let answer = |goes: bool, arguments: &[&str], refusal: &[&str]| {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        (goes, owned(arguments), owned(told))
+        (goes, owned(arguments), owned(refusal))
     };
     assert_eq!(reconciled("", both, ""), answer(true, &["--each=a", "--names=x"], &[]));
     // One that counts more stays, whatever goes for it; else as few go as can be. A detail goes without a word.
@@ -180,7 +180,7 @@ fn of_what_nobody_typed_the_least_is_left_out_that_lets_the_rest_go_together() {
 
 #[test]
 fn a_mistake_in_a_file_is_named_with_its_line() {
-    for (own, told) in [
+    for (own, refusal) in [
         (
             "[collect]\n\nmax-sise = 3",
             "own.toml:3: there is no option \"max-sise\", did you mean \"max-size\"",
@@ -203,7 +203,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
         ("[collect\n", "own.toml:1: "),
     ] {
         let error = layered("", own, "", None).unwrap_err();
-        assert!(error.starts_with(told), "{own}: {error}");
+        assert!(error.starts_with(refusal), "{own}: {error}");
         // In the site's file it costs the site's settings.
         let found = layered("", "", own, None).unwrap();
         assert!(found.warnings[0].contains("the site's settings are left aside"), "{:?}", found.warnings);
@@ -211,19 +211,19 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
 }
 
 #[test]
-fn files_that_cannot_be_read_and_unknown_presets_are_told() {
+fn files_that_cannot_be_read_and_unknown_presets_are_refused() {
     let program = Program { table: "collect", command: command(), variables: &[], typed_only: &[] };
     let typed = command().get_matches_from(["program", "run"]);
-    let told = |name: &OsStr| program.layered(&typed, Some(name), None, |_| None).unwrap_err().to_string();
-    assert!(told("./none.toml".as_ref()).starts_with("cannot read the file ./none.toml (No such file"));
-    assert!(told("/".as_ref()).contains("it is not a regular file"));
-    assert!(told("hpc-mpy".as_ref()).contains("did you mean \"hpc-mpi\""));
+    let refusal = |name: &OsStr| program.layered(&typed, Some(name), None, |_| None).unwrap_err().to_string();
+    assert!(refusal("./none.toml".as_ref()).starts_with("cannot read the file ./none.toml (No such file"));
+    assert!(refusal("/".as_ref()).contains("it is not a regular file"));
+    assert!(refusal("hpc-mpy".as_ref()).contains("did you mean \"hpc-mpi\""));
     let folder = tempfile::tempdir().unwrap();
     let large = folder.path().join("large.toml");
     fs::write(&large, "#".repeat((1 << 20) + 1)).unwrap();
-    assert!(told(large.as_os_str()).contains("more than 1 MiB"));
+    assert!(refusal(large.as_os_str()).contains("more than 1 MiB"));
     fs::write(&large, "[collect]\nmax-size = ".to_owned() + &"[".repeat(100_000)).unwrap();
-    assert!(told(large.as_os_str()).contains("large.toml:2: "));
+    assert!(refusal(large.as_os_str()).contains("large.toml:2: "));
 }
 
 #[test]
