@@ -36,4 +36,4 @@ mod unit_rows;
 pub use labels::CallLabel;
 pub use missing_calls::MissingCalls;
 pub use run_calls::{CallProcess, ReadOptions, RunCalls};
-pub use steps::{StepKind, StepSource};
+pub use steps::{StepKind, StepSource, mark_steps_without_ranges};

@@ -58,21 +58,39 @@ pub(crate) fn find_steps(
     let mut range_names = Vec::new();
     let marked = marked_steps(job, ranges, is_wanted).map(|(class, names, times)| {
         range_names = names;
-        (class_name(class), times)
+        (StepKind::Marker, class_name(class), times)
     });
-    let repeated = || repeated_steps(job).map(|(label, times)| (label_name(label), times));
-    let (kind, (name, times)) = match marked {
-        Some(found) => (StepKind::Marker, found),
+    let (kind, name, times) = match marked {
+        Some(found) => found,
         // If the user named ranges that are not there, other steps would be taken for them.
         None if is_wanted => return None,
-        None => match repeated() {
-            Some(found) => (StepKind::Repetition, found),
-            None => {
-                let (ns, times) = windows(job)?;
-                (StepKind::Windows { ns }, (String::new(), times))
-            }
-        },
+        None => {
+            let (kind, label, times) = unmarked_steps(job)?;
+            (kind, label.map(label_name).unwrap_or_default(), times)
+        }
     };
+    let count = store_steps(job, times)?;
+    Some(StepSource { name, count, kind, range_names })
+}
+
+/// Finds the steps of calls that no ranges mark, by collectives that repeat, or windows of time, and stores them in
+/// the timelines. Returns how they were found.
+pub fn mark_steps_without_ranges(job: &mut JobCalls) -> Option<StepKind> {
+    let (kind, _, times) = unmarked_steps(job)?;
+    store_steps(job, times).map(|_| kind)
+}
+
+/// Finds steps without ranges: how, the label of the call that begins them, and the steps of each process.
+fn unmarked_steps(job: &JobCalls) -> Option<(StepKind, Option<u32>, Vec<StepTimes>)> {
+    if let Some((label, times)) = repeated_steps(job) {
+        return Some((StepKind::Repetition, Some(label), times));
+    }
+    let (ns, times) = windows(job)?;
+    Some((StepKind::Windows { ns }, None, times))
+}
+
+/// Stores the steps of each process in its timelines. Returns their number.
+fn store_steps(job: &mut JobCalls, times: Vec<StepTimes>) -> Option<u32> {
     let count = times.first().map_or(0, |times| times.len().saturating_sub(1));
     if count == 0 || count > MAX_STEPS {
         return None;
@@ -82,7 +100,7 @@ pub(crate) fn find_steps(
         timeline.first_call_of_step = times.iter().map(|time| first_call(timeline, *time)).collect();
     }
     job.steps = count as u32;
-    Some(StepSource { name, count: count as u32, kind, range_names })
+    Some(job.steps)
 }
 
 /// Returns the index of the first call that begins at a time or later.

@@ -4,6 +4,7 @@ use super::program::Program;
 use super::recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder,
 };
+use rpd_calls::mark_steps_without_ranges;
 use rpd_graph::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CollectiveEntry, CommunicatorMembers, Completion,
     JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
@@ -133,11 +134,15 @@ impl<'a> CallRecorder<'a> {
         }
     }
 
-    /// Returns the calls, with the latency that the clocks measured between nodes.
+    /// Returns the calls, with the latency that the clocks measured between nodes. Those of a program without ranges of
+    /// steps have the steps that rpd-calls finds.
     pub fn finish(mut self, latency_ns: u64) -> ModelledCalls {
         self.calls.job.latency_ns = Some(latency_ns);
         self.calls.job.labels = self.calls.labels.len() as u32;
         self.locate_gaps();
+        if self.calls.job.steps == 0 {
+            let _ = mark_steps_without_ranges(&mut self.calls.job);
+        }
         self.calls
     }
 

@@ -66,8 +66,7 @@ pub(super) fn on_demand(size: ScenarioSize) -> (Program, ExpectedAnswer) {
             out.push(to_source(STOP));
         }
     });
-    // Nothing marks steps, in which a rank could be slow again and again.
-    (program, ExpectedAnswer { may_be_unknown: true, ..ExpectedAnswer::nobody() })
+    (program, ExpectedAnswer::nobody())
 }
 
 pub(super) fn slow_master(size: ScenarioSize) -> (Program, ExpectedAnswer) {
