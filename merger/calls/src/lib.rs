@@ -14,8 +14,8 @@
 mod call_gaps;
 mod call_values;
 mod communicators;
-mod event_index;
 mod functions;
+mod id_index;
 mod labels;
 mod merged_metadata;
 mod missing_calls;
@@ -26,6 +26,7 @@ mod process_facts;
 mod region_names;
 mod repetition;
 mod run_calls;
+mod run_numbers;
 mod step_ranges;
 mod steps;
 mod thread_calls;

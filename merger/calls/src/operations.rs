@@ -2,6 +2,7 @@
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR, UNKNOWN_BYTES};
 use crate::functions::FunctionKind;
+use crate::id_index::IdIndex;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, SampleRow};
 use rpd_graph::{ANY, BegunOperation, CollectiveEntry, CollectiveWaits, Completion, MessageEnd, MessageRole};
@@ -58,13 +59,45 @@ pub(crate) struct OperationLists {
     pub(crate) completions: Vec<Completion>,
 }
 
+/// Values of stack ids that are known beforehand.
+#[derive(Debug)]
+pub(crate) struct StackTable<T> {
+    index: IdIndex,
+    values: Vec<Option<T>>,
+}
+
+impl<T: Copy> StackTable<T> {
+    fn new(stacks: Vec<i64>) -> StackTable<T> {
+        StackTable { index: IdIndex::new(&stacks), values: vec![None; stacks.len()] }
+    }
+
+    fn contains(&self, stack: i64) -> bool {
+        self.index.row(stack).is_some()
+    }
+
+    fn get(&self, stack: i64) -> Option<T> {
+        self.values.get(self.index.row(stack)?).copied().flatten()
+    }
+
+    /// Sets the value of a stack id, if it is one of those that are known.
+    fn set(&mut self, stack: i64, value: T) {
+        if let Some(place) = self.index.row(stack).and_then(|row| self.values.get_mut(row)) {
+            *place = Some(value);
+        }
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.values.iter_mut().flatten()
+    }
+}
+
 /// State that the threads of a process share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ProcessOperations {
     /// Thread and call of each stack id that completes an operation; `None` until the call is read.
-    completing: HashMap<i64, Option<(u32, u32)>>,
-    /// Thread and operation of each stack id that begins one.
-    pub(crate) begun: HashMap<i64, (u32, BegunOperation)>,
+    completing: StackTable<(u32, u32)>,
+    /// Thread and operation of each stack id that begins one which completes; `None` until the call is read.
+    pub(crate) begun: StackTable<(u32, BegunOperation)>,
     /// Thread and call of each stack id that starts persistent operations.
     pub(crate) starts: HashMap<i64, (u32, u32)>,
     /// Operation of each request of a persistent operation, in their order.
@@ -77,15 +110,18 @@ pub(crate) struct ProcessOperations {
 impl ProcessOperations {
     /// Prepares for the calls and completions of a process.
     pub(crate) fn new<'a>(
-        requests: impl Iterator<Item = &'a SampleRow>,
+        requests: impl Iterator<Item = &'a SampleRow> + Clone,
         calls: impl Iterator<Item = &'a CallRow>,
     ) -> ProcessOperations {
-        let parents = requests.filter(|sample| sample.parent != 0).map(|sample| (sample.parent, None));
+        let ids = |of: fn(&SampleRow) -> i64| requests.clone().map(of).filter(|stack| *stack != 0).collect();
         let probes = calls.map(|call| call.values.other_stack).filter(|stack| *stack != 0);
         ProcessOperations {
-            completing: parents.collect(),
+            completing: StackTable::new(ids(|sample| sample.parent)),
+            begun: StackTable::new(ids(|sample| sample.stack)),
+            starts: HashMap::new(),
+            persistent: Vec::new(),
             taking_probes: probes.collect(),
-            ..ProcessOperations::default()
+            notes: ProcessNotes::default(),
         }
     }
 
@@ -96,14 +132,12 @@ impl ProcessOperations {
 
     /// Returns whether a call completed operations.
     pub(crate) fn completing_call(&self, stack: i64) -> bool {
-        self.completing.contains_key(&stack)
+        self.completing.contains(stack)
     }
 
     /// Notes the place of a call that may complete operations.
     pub(crate) fn set_completing_call(&mut self, stack: i64, thread: u32, call: u32) {
-        if let Some(place) = self.completing.get_mut(&stack) {
-            *place = Some((thread, call));
-        }
+        self.completing.set(stack, (thread, call));
     }
 
     /// Adds the completions to the calls that saw them, and the actual source and tag to receives.
@@ -115,8 +149,8 @@ impl ProcessOperations {
         let mut persistent = std::mem::take(&mut self.persistent).into_iter();
         for sample in requests {
             let of_persistent = persistent.next().flatten();
-            let seen_by = self.completing.get(&sample.parent).copied().flatten();
-            let begun = of_persistent.or_else(|| self.begun.get(&sample.stack).copied());
+            let seen_by = self.completing.get(sample.parent);
+            let begun = of_persistent.or_else(|| self.begun.get(sample.stack));
             let (Some((thread, call)), Some((begun_on, operation))) = (seen_by, begun) else {
                 self.notes.unknown_completions += 1;
                 continue;
@@ -207,7 +241,7 @@ impl OperationLists {
                 };
                 if !is_blocking && stack != 0 {
                     let operation = BegunOperation::Collective(self.entries.len() as u32);
-                    process.begun.insert(stack, (thread, operation));
+                    process.begun.set(stack, (thread, operation));
                 }
                 let function = u32::from(function);
                 let (communicator, root) = (values.communicator, values.root);
@@ -237,7 +271,7 @@ impl OperationLists {
         }
         if !end.is_blocking && stack != 0 {
             let operation = BegunOperation::Message(self.message_ends.len() as u32);
-            process.begun.insert(stack, (place.0, operation));
+            process.begun.set(stack, (place.0, operation));
         }
         // A send whose size is not recorded contradicts no receive.
         let bytes = if end.role.is_send() && end.bytes == UNKNOWN_BYTES { 0 } else { end.bytes };

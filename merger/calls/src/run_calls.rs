@@ -1,7 +1,7 @@
 //! Reads the calls of all processes and joins them to those of a job.
 
 use crate::call_gaps::ProcessGaps;
-use crate::communicators::{RunCommunicators, run_number};
+use crate::communicators::RunCommunicators;
 use crate::labels::{CallLabel, LabelKey, LabelNumbers};
 use crate::merged_metadata::MergedMetadata;
 use crate::missing_calls::MissingCalls;
@@ -9,14 +9,15 @@ use crate::notes::missing_calls;
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
 use crate::region_names::RegionNames;
+use crate::run_numbers::RunNumbers;
 use crate::step_ranges::StepRanges;
 use crate::steps::{StepSource, find_steps};
-use crate::thread_calls::ThreadTimeline;
+use crate::thread_calls::{ReadPart, ThreadTimeline};
 use crate::unit_calls::{ProcessCalls, UnitCalls};
 use crate::unit_rows::UnitRows;
 use rayon::prelude::*;
 use rpd_console::Failure;
-use rpd_graph::{Call, CallTimeline, CollectiveEntry, Completion, JobCalls, MessageEnd, WorkSegment};
+use rpd_graph::{CallTimeline, JobCalls};
 use rpd_run::RunDatabase;
 use std::collections::HashMap;
 
@@ -27,6 +28,8 @@ pub struct ReadOptions {
     pub step: Option<String>,
     /// First time and end of the part of the run that is read, ns in job time. Calls that it cuts are left out.
     pub window_ns: Option<(i64, i64)>,
+    /// Whether [`RunCalls::region_ids`] are read.
+    pub keeps_row_keys: bool,
 }
 
 /// A process that calls MPI.
@@ -55,7 +58,8 @@ pub struct RunCalls {
     pub communicators: Vec<String>,
     /// How the steps in `job` were found.
     pub steps: Option<StepSource>,
-    /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last.
+    /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
+    /// [`ReadOptions`] ask for them.
     pub region_ids: Vec<Vec<i64>>,
     /// What is missing or cannot be used, in the order of [`MissingCalls`].
     pub unavailable: Vec<MissingCalls>,
@@ -85,10 +89,14 @@ impl RunCalls {
         let names = RegionNames::new(&run.strings);
         // No class has the number u32::MAX, so that other ranges do not mark steps.
         let class_of = |name: &String| names.class_named(name, &run.strings).unwrap_or(u32::MAX);
-        let step_class = options.step.as_ref().map(class_of);
+        let part = ReadPart {
+            window: options.window_ns,
+            step_class: options.step.as_ref().map(class_of),
+            keeps_row_keys: options.keeps_row_keys,
+        };
         let units = run.units.par_iter().map(|unit| {
             let rows = UnitRows::read(run, unit, &names)?;
-            Ok(UnitCalls::new(rows, &names, options.window_ns, step_class))
+            Ok(UnitCalls::new(rows, &names, part))
         });
         let units: Vec<UnitCalls> = units.collect::<Result<_, Failure>>()?;
         let mut joined = JoinedCalls {
@@ -109,7 +117,7 @@ impl RunCalls {
             let first = row_unit.processes.first().copied().unwrap_or(0) as usize;
             joined.add_unit(unit, first, row_unit.is_unclaimed);
         }
-        joined.finish(&names, step_class.is_some(), unusable)
+        joined.finish(&names, part.step_class.is_some(), unusable)
     }
 }
 
@@ -160,12 +168,11 @@ impl JoinedCalls<'_> {
         let node = *self.nodes.entry(facts.node).or_insert(next_node);
         let rank = self.calls.processes.get(process as usize).and_then(|process| process.rank);
         let error_bounds = self.metadata.error_bounds_of(rank);
-        let first = self.calls.job.timelines.len() as u32;
-        let label = |number: u32| labels.get(number as usize).copied().unwrap_or(0);
+        let first_timeline = self.calls.job.timelines.len() as u32;
+        let numbers = RunNumbers { labels, communicators, first_timeline };
         for timeline in found.timelines {
             let ThreadTimeline { start, end, calls, region_ids, work, first_work, operations, step_ranges } =
                 timeline;
-            let in_run = |communicator| run_number(communicators, communicator);
             self.calls.job.timelines.push(CallTimeline {
                 process,
                 node,
@@ -175,21 +182,12 @@ impl JoinedCalls<'_> {
                 error_bounds: error_bounds.clone(),
                 lacks_calls: false,
                 gaps: None,
-                calls: map_all(calls, |call| Call { label: label(call.label), ..call }),
-                work: map_all(work, |segment| WorkSegment { label: label(segment.label), ..segment }),
+                calls: numbers.calls(calls),
+                work: numbers.work(work),
                 first_work,
-                message_ends: map_all(operations.message_ends, |end| MessageEnd {
-                    communicator: in_run(end.communicator),
-                    ..end
-                }),
-                entries: map_all(operations.entries, |entry| CollectiveEntry {
-                    communicator: in_run(entry.communicator),
-                    ..entry
-                }),
-                completions: map_all(operations.completions, |completion| Completion {
-                    begun_on: completion.begun_on + first,
-                    ..completion
-                }),
+                message_ends: numbers.message_ends(operations.message_ends),
+                entries: numbers.entries(operations.entries),
+                completions: numbers.completions(operations.completions),
                 first_call_of_step: Vec::new(),
             });
             self.calls.region_ids.push(region_ids);
@@ -238,10 +236,4 @@ impl JoinedCalls<'_> {
         check.map_err(|error| self.run.tables.failure(format_args!("calls: {error}")))?;
         Ok(calls)
     }
-}
-
-/// Changes all elements in place.
-fn map_all<T: Copy>(mut all: Vec<T>, change: impl Fn(T) -> T) -> Vec<T> {
-    all.iter_mut().for_each(|one| *one = change(*one));
-    all
 }

@@ -15,14 +15,23 @@ const MAX_POLL_GAP_NS: i64 = 10_000;
 /// Maximum overlap of two calls that is an error of rounding, ns.
 const MAX_ROUNDING_NS: i64 = 1_000;
 
+/// What is read of each thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadPart {
+    /// First time and end, ns in job time.
+    pub(crate) window: Option<(i64, i64)>,
+    /// Class of the ranges that mark steps, if the user named them.
+    pub(crate) step_class: Option<u32>,
+    /// Whether the keys of the rows of calls are kept.
+    pub(crate) keeps_row_keys: bool,
+}
+
 /// What a thread needs of its run and unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadContext<'a> {
     pub(crate) names: &'a RegionNames,
     pub(crate) calls: &'a [CallRow],
-    pub(crate) window: Option<(i64, i64)>,
-    /// Class of the ranges that mark steps, if the user named them.
-    pub(crate) step_class: Option<u32>,
+    pub(crate) part: ReadPart,
 }
 
 /// The calls of a thread, in the numbers of its unit.
@@ -36,6 +45,19 @@ pub(crate) struct ThreadTimeline {
     pub(crate) first_work: Vec<u32>,
     pub(crate) operations: OperationLists,
     pub(crate) step_ranges: Vec<StepRanges>,
+}
+
+impl ThreadTimeline {
+    /// Releases what its lists have reserved to grow: of many threads, that is half of their memory.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.calls.shrink_to_fit();
+        self.region_ids.shrink_to_fit();
+        self.work.shrink_to_fit();
+        self.first_work.shrink_to_fit();
+        self.operations.message_ends.shrink_to_fit();
+        self.operations.entries.shrink_to_fit();
+        self.operations.completions.shrink_to_fit();
+    }
 }
 
 /// A call of which the operations are not known before the next call.
@@ -77,7 +99,7 @@ pub(crate) fn sweep_thread(
         let call = context.calls.get(region.call as usize).filter(|_| region.call != NO_CALL)?;
         (!call.is_marker).then_some(call)
     };
-    let spans = || regions.iter().filter_map(|region| Some((region, within(region, context.window)?)));
+    let spans = || regions.iter().filter_map(|region| Some((region, within(region, context.part.window)?)));
     if !spans().any(|(region, _)| call_of(region).is_some()) {
         return None;
     }
@@ -129,7 +151,7 @@ pub(crate) fn sweep_thread(
         work: sweep.work.work,
         first_work: sweep.work.first_work,
         operations: sweep.operations,
-        step_ranges: counter.candidates(context.step_class, end.abs_diff(start), ranges),
+        step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
 }
 
@@ -166,16 +188,20 @@ impl ThreadSweep<'_, '_> {
         let label = self.labels.number(LabelKey::Function(call.function));
         self.work.call(enter, exit, call.function, self.labels);
         self.calls.push(Call { enter_ns: enter, duration_ns: exit.abs_diff(enter), label });
-        self.region_ids.push(region.id);
+        if self.context.part.keeps_row_keys {
+            self.region_ids.push(region.id);
+        }
         self.set_pending(region, call, kind, has_completed);
     }
 
     fn poll_again(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         self.process.notes.merged_polls += 1;
         let label = self.labels.number(LabelKey::Function(call.function));
-        if let (Some(last), Some(id)) = (self.calls.last_mut(), self.region_ids.last_mut()) {
+        if let Some(last) = self.calls.last_mut() {
             last.duration_ns = region.end.abs_diff(last.enter_ns);
             last.label = label;
+        }
+        if let Some(id) = self.region_ids.last_mut() {
             *id = region.id;
         }
         self.work.extend_call(region.end, call.function);

@@ -5,7 +5,7 @@ use crate::call_values::NO_COMMUNICATOR;
 use crate::labels::LabelNumbers;
 use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
-use crate::thread_calls::{ThreadContext, ThreadTimeline, sweep_thread};
+use crate::thread_calls::{ReadPart, ThreadContext, ThreadTimeline, sweep_thread};
 use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -46,19 +46,14 @@ pub(crate) struct UnitCalls {
 
 impl UnitCalls {
     /// Builds the calls of all threads from the rows of a unit.
-    pub(crate) fn new(
-        rows: UnitRows,
-        names: &RegionNames,
-        window: Option<(i64, i64)>,
-        step_class: Option<u32>,
-    ) -> UnitCalls {
+    pub(crate) fn new(rows: UnitRows, names: &RegionNames, part: ReadPart) -> UnitCalls {
         let UnitRows { mut regions, calls, mut samples, communicators, gpu, unusable } = rows;
         let order = |region: &RegionRow| {
             (region.process, region.thread, region.start, Reverse(region.end), region.id)
         };
         regions.sort_by_key(order);
         samples.sort_by_key(|sample| sample.process);
-        let context = ThreadContext { names, calls: &calls, window, step_class };
+        let context = ThreadContext { names, calls: &calls, part };
         let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
         for of_process in regions.chunk_by(|a, b| a.process == b.process) {
             let Some(process) = of_process.first().map(|region| region.process) else { continue };
@@ -89,6 +84,7 @@ fn process_calls(
     }
     operations.begin_persistent(requests(), calls(), context.names, &mut timelines);
     operations.complete(requests(), &mut timelines);
+    timelines.iter_mut().for_each(ThreadTimeline::shrink_to_fit);
     let gaps = ProcessGaps::find(regions, context.calls, context.names, &timelines);
     operations.notes.missing_numbers = gaps.missing_numbers;
     operations.notes.has_starts = !operations.starts.is_empty();

@@ -1,7 +1,7 @@
 //! Reads the regions of a unit, and the events, samples and args of its calls to MPI.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR, read_value};
-use crate::event_index::EventIndex;
+use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
 use rpd_run::{RowUnit, RunDatabase, UnitNames, row_times};
@@ -97,7 +97,7 @@ impl UnitRows {
         if rows.calls.len() + rows.samples.len() > MAX_ROWS {
             return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} calls")));
         }
-        let index = EventIndex::new(&events);
+        let index = IdIndex::new(&events);
         rows.read_events(run, unit, &index)?;
         rows.read_args(run, unit, &index)?;
         Ok(rows)
@@ -179,7 +179,7 @@ impl UnitRows {
     }
 
     /// Reads the events of calls and samples. Rows of `index` are the calls, then the samples.
-    fn read_events(&mut self, run: &RunDatabase, unit: &RowUnit, index: &EventIndex) -> Result<(), Failure> {
+    fn read_events(&mut self, run: &RunDatabase, unit: &RowUnit, index: &IdIndex) -> Result<(), Failure> {
         let mut markers: HashMap<i64, bool> = HashMap::new();
         let mut is_marker = |category: i64| {
             *markers.entry(category).or_insert_with(|| {
@@ -204,7 +204,7 @@ impl UnitRows {
         })
     }
 
-    fn read_args(&mut self, run: &RunDatabase, unit: &RowUnit, index: &EventIndex) -> Result<(), Failure> {
+    fn read_args(&mut self, run: &RunDatabase, unit: &RowUnit, index: &IdIndex) -> Result<(), Failure> {
         let calls = self.calls.len();
         let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
         let mut last = NO_COMMUNICATOR;

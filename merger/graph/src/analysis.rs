@@ -3,11 +3,11 @@
 use crate::call_graph::CallGraph;
 use crate::critical_path::{CriticalPath, critical_path};
 use crate::delay_costs::{DelayCosts, delay_costs};
+use crate::job_calls::CallTimeline;
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayTimes, replay};
-use crate::transfers::transfer_times;
 use crate::waits::{CallWait, WaitRecorder};
-use crate::what_if::{RecordedDurations, WhatIf, WhatIfGain};
+use crate::what_if::{RecordedDurations, StepEnds, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
 
 /// Times of one thread, ns.
@@ -49,6 +49,8 @@ pub struct WaitAnalysis<'a> {
     /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
     pub(crate) waits: Vec<CallWait>,
     pub(crate) replayed: ReplayTimes,
+    /// Mean length of each step in the replay, ns.
+    step_lengths: Vec<f64>,
 }
 
 /// At least this share of messages and collectives must match for a statement about dependencies.
@@ -57,12 +59,13 @@ pub(crate) const MIN_MATCHED: f64 = 0.95;
 impl<'a> WaitAnalysis<'a> {
     /// Replays the calls of a job.
     pub fn new(graph: &'a CallGraph<'a>) -> WaitAnalysis<'a> {
-        let times = LabelTimes::new(graph.job, transfer_times(graph));
+        let times = LabelTimes::new(graph.job, graph.transfers());
         let table = WorkTable::new(&times);
-        let mut recorder = WaitRecorder::new(graph);
-        let replayed = replay(graph, &RecordedDurations { times: &times }, &mut recorder);
-        let waits = recorder.finish();
-        WaitAnalysis { graph, times, table, waits, replayed }
+        let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
+        let replayed = replay(graph, &RecordedDurations { times: &times }, &mut observers);
+        let (recorder, steps) = observers;
+        let (waits, step_lengths) = (recorder.finish(), steps.lengths());
+        WaitAnalysis { graph, times, table, waits, replayed, step_lengths }
     }
 
     /// Returns the recorded length of the run, ns.
@@ -87,7 +90,7 @@ impl<'a> WaitAnalysis<'a> {
     /// Returns the times of a thread.
     pub fn timeline_times(&self, timeline: usize) -> TimelineTimes {
         let calls = &self.graph.job.timelines[timeline];
-        let work_ns = calls.work.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.ns));
+        let work_ns = calls.all_work_ns();
         let transfers = (0..calls.calls.len()).map(|call| self.times.transfer_ns(timeline, call));
         let transfer_ns = transfers.fold(0, u64::saturating_add);
         let replayed_ns = self.replayed.length_of(timeline);
@@ -126,9 +129,8 @@ impl<'a> WaitAnalysis<'a> {
 
     /// Attributes the waiting that would remain in the steps if the work of some threads took as long as is typical.
     pub(crate) fn delay_costs_without(&self, what_if: &WhatIf<'_>, timelines: &[u32]) -> DelayCosts {
-        let is_typical = what_if.selection(timelines);
         let mut recorder = WaitRecorder::new(self.graph);
-        let durations = what_if.typical(|timeline, _, _| is_typical[timeline]);
+        let durations = what_if.typical(what_if.work_of(timelines, None));
         let replayed = replay(self.graph, &durations, &mut recorder);
         delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
     }
@@ -139,15 +141,21 @@ impl<'a> WaitAnalysis<'a> {
     }
 
     pub(crate) fn what_if(&self) -> WhatIf<'_> {
-        WhatIf::new(self.graph, &self.times, &self.table, self.recorded_ns())
+        let length_ns = self.replayed_ns();
+        WhatIf {
+            graph: self.graph,
+            times: &self.times,
+            table: &self.table,
+            length_ns,
+            off_ns: self.recorded_ns() - length_ns,
+            step_lengths: &self.step_lengths,
+        }
     }
 
     /// Returns the gain if the work of these threads took as long as is typical, under one label or in all.
     pub fn gain(&self, timelines: &[u32], label: Option<u32>) -> WhatIfGain {
-        let mut is_selected = vec![false; self.graph.job.timelines.len()];
-        timelines.iter().for_each(|timeline| is_selected[*timeline as usize] = true);
-        let slot = label.map(|label| self.times.slot(label));
-        self.what_if().gain(|timeline, _, of| is_selected[timeline] && slot.is_none_or(|slot| slot == of))
+        let what_if = self.what_if();
+        what_if.gain(what_if.work_of(timelines, label.map(|label| self.times.slot(label))))
     }
 
     /// Returns the share of the messages and the collectives that match.
@@ -175,7 +183,7 @@ impl<'a> WaitAnalysis<'a> {
     /// Returns the efficiency of the job.
     pub fn efficiency(&self) -> JobEfficiency {
         let count = self.graph.job.timelines.len();
-        let work: Vec<u64> = (0..count).map(|timeline| self.timeline_times(timeline).work_ns).collect();
+        let work: Vec<u64> = self.graph.job.timelines.iter().map(CallTimeline::all_work_ns).collect();
         let longest = work.iter().copied().max().unwrap_or(0) as f64;
         let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / count.max(1) as f64;
         let length = self.replayed_ns() as f64;

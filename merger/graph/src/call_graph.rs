@@ -1,5 +1,6 @@
 //! What each call waits for: the calls of other processes on which its end depends.
 
+use crate::call_durations::CallDurations;
 use crate::channels::EndRef;
 use crate::eager_limit::EagerLimits;
 use crate::instances::{Instance, InstanceCounts, Instances, match_instances};
@@ -8,6 +9,7 @@ use crate::job_calls::{
 };
 use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
+use crate::transfers::transfer_times;
 use std::sync::OnceLock;
 
 /// Maximum number of members of a collective in which each waits for those of lower rank. Larger ones count as
@@ -102,23 +104,22 @@ impl TimelineDependencies {
     }
 }
 
-/// The calls of a job with what they depend on.
+/// What the calls of a job depend on, and how long they take once that has come.
 #[derive(Clone, Debug)]
-pub struct CallGraph<'a> {
-    pub(crate) job: &'a JobCalls,
-    pub(crate) instances: Instances,
-    pub(crate) timelines: Vec<TimelineDependencies>,
+pub struct CallDependencies {
+    instances: Instances,
+    timelines: Vec<TimelineDependencies>,
+    /// Durations of the calls without waiting, by timeline.
+    transfers: Vec<CallDurations>,
     message_counts: MessageCounts,
-    /// The messages, once a partner is asked for.
-    messages: OnceLock<MatchedMessages>,
 }
 
-impl<'a> CallGraph<'a> {
-    /// Matches the messages and collectives of a job.
+impl CallDependencies {
+    /// Matches the messages and collectives of a job. Then [`JobCalls::forget_messages`] may release most of them.
     ///
     /// # Errors
     /// [`CallsError`], if the calls contradict themselves.
-    pub fn new(job: &'a JobCalls) -> Result<CallGraph<'a>, CallsError> {
+    pub fn find(job: &JobCalls) -> Result<CallDependencies, CallsError> {
         job.check()?;
         let messages = match_messages(job);
         let mut instances = match_instances(job);
@@ -133,21 +134,63 @@ impl<'a> CallGraph<'a> {
         let timelines = (0..job.timelines.len()).map(|timeline| builder.dependencies_of(timeline)).collect();
         drop(builder);
         instances.forget_entries();
-        Ok(CallGraph { job, instances, timelines, message_counts, messages: OnceLock::new() })
+        let found = CallDependencies { instances, timelines, transfers: Vec::new(), message_counts };
+        let graph = CallGraph::of(job, found);
+        let transfers = transfer_times(&graph);
+        Ok(CallDependencies { transfers, ..graph.found })
+    }
+}
+
+/// The calls of a job with what they depend on.
+#[derive(Clone, Debug)]
+pub struct CallGraph<'a> {
+    pub(crate) job: &'a JobCalls,
+    found: CallDependencies,
+    /// The messages, once a partner is asked for.
+    messages: OnceLock<MatchedMessages>,
+}
+
+impl<'a> CallGraph<'a> {
+    /// Matches the messages and collectives of a job.
+    ///
+    /// # Errors
+    /// [`CallsError`], if the calls contradict themselves.
+    pub fn new(job: &'a JobCalls) -> Result<CallGraph<'a>, CallsError> {
+        Ok(CallGraph::of(job, CallDependencies::find(job)?))
+    }
+
+    /// Joins the calls of a job to what they depend on.
+    pub fn of(job: &'a JobCalls, found: CallDependencies) -> CallGraph<'a> {
+        CallGraph { job, found, messages: OnceLock::new() }
+    }
+
+    /// Returns the collectives.
+    pub(crate) fn instances(&self) -> &Instances {
+        &self.found.instances
+    }
+
+    /// Returns what the calls of each timeline depend on.
+    pub(crate) fn timelines(&self) -> &[TimelineDependencies] {
+        &self.found.timelines
+    }
+
+    /// Returns the durations of the calls without waiting, by timeline.
+    pub(crate) fn transfers(&self) -> &[CallDurations] {
+        &self.found.transfers
     }
 
     /// Returns the numbers of messages.
     pub fn message_counts(&self) -> MessageCounts {
-        self.message_counts
+        self.found.message_counts
     }
 
     /// Returns the numbers of collectives.
     pub fn instance_counts(&self) -> InstanceCounts {
-        self.instances.counts
+        self.found.instances.counts
     }
 
     /// Returns timeline and index of the other end of a message. For a probe it is the send that it saw. The first
-    /// time, this matches all messages again: their ends are not kept.
+    /// time, this matches all messages again: their partners are not kept.
     pub fn partner(&self, timeline: usize, end: usize) -> Option<(usize, usize)> {
         let messages = self.messages.get_or_init(|| match_messages(self.job));
         let EndRef { timeline, end } = messages.partner(timeline, end)?;
@@ -195,8 +238,9 @@ impl DependencyBuilder<'_> {
         }
         found.sort_by_key(|(call, _)| *call);
         let calls = found.iter().map(|(call, _)| *call).collect();
-        let dependencies = found.into_iter().map(|(_, dependency)| PackedDependency::new(dependency));
-        TimelineDependencies { calls, dependencies: dependencies.collect(), entrances }
+        let dependencies = found.iter().map(|(_, dependency)| PackedDependency::new(*dependency)).collect();
+        entrances.shrink_to_fit();
+        TimelineDependencies { calls, dependencies, entrances }
     }
 
     /// Returns what the completion of a message end depends on.

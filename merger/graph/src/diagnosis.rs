@@ -10,6 +10,7 @@ use crate::excess::StepExcess;
 use crate::finding::JobFinding;
 use crate::job_calls::JobCalls;
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 
 /// Minimum gain of a finding, as a share of the run.
@@ -81,42 +82,47 @@ pub struct JobDiagnosis {
     pub gain_of_all: WhatIfGain,
     /// What it would gain before the first step.
     pub gain_of_start_up: WhatIfGain,
-    /// Threads with the largest gain and the gain of each, the largest first, also where none is named.
-    pub largest: Vec<(u32, WhatIfGain)>,
     /// Why no rank is named.
     pub limits: Vec<DiagnosisLimit>,
 }
 
 impl WaitAnalysis<'_> {
-    /// Decides what slows the job down.
-    pub fn diagnose(&self, costs: &DelayCosts) -> JobDiagnosis {
+    /// Attributes the waiting in the steps to its causes, and decides what slows the job down.
+    pub fn diagnose(&self) -> (DelayCosts, JobDiagnosis) {
         let what_if = self.what_if();
-        let gain_of_all = what_if.gain(|_, block, _| self.table.step_blocks().contains(&block));
-        let gain_of_start_up = self.gain_of_start_up(&what_if);
+        let gain_of_all = || what_if.gain(what_if.work_in(&self.table.step_blocks()));
+        let gain_of_start_up = || self.gain_of_start_up(&what_if);
+        let gains = || (gain_of_all(), gain_of_start_up());
+        let (costs, gains) = rayon::join(|| self.delay_costs(), gains);
+        let diagnosis = self.diagnose_by(&what_if, &costs, gains);
+        (costs, diagnosis)
+    }
+
+    fn diagnose_by(
+        &self,
+        what_if: &WhatIf<'_>,
+        costs: &DelayCosts,
+        (gain_of_all, gain_of_start_up): (WhatIfGain, WhatIfGain),
+    ) -> JobDiagnosis {
         let mut diagnosis = JobDiagnosis {
             verdict: JobVerdict::CannotTell,
             findings: Vec::new(),
             gain_of_all,
             gain_of_start_up,
-            largest: Vec::new(),
             limits: self.limits(),
         };
         if !diagnosis.limits.is_empty() {
             return diagnosis;
         }
-        let min_gain = (what_if.length_ns as f64 * MIN_GAIN) as i64;
+        let min_gain = self.min_gain_ns();
         let suspects = self.suspects(min_gain);
-        diagnosis.largest = self.largest_gains(&what_if, costs, &suspects);
         if gain_of_all.ns < min_gain {
             diagnosis.verdict = JobVerdict::Balanced;
             return diagnosis;
         }
         diagnosis.verdict = JobVerdict::NoSingleCause;
-        let named = self.named(&what_if, &suspects, min_gain);
-        if named.is_empty() {
-            return diagnosis;
-        }
-        diagnosis.findings = self.findings(&what_if, costs, &named);
+        let Some((named, gain)) = self.named(what_if, &suspects, min_gain) else { return diagnosis };
+        diagnosis.findings = self.findings(what_if, costs, &named, gain);
         diagnosis.verdict = match diagnosis.findings.first() {
             Some(first) if first.is_exclusive && first.subject.timelines().len() == 1 => JobVerdict::Serial,
             Some(_) => JobVerdict::Slow,
@@ -131,7 +137,13 @@ impl WaitAnalysis<'_> {
     /// Describes the named threads. Those with a longer excess than the rest come first, in a finding of their own: the
     /// waiting for them hides the delays of the rest, which the delay analysis of the replay without them shows. The
     /// findings end at the first whose threads that analysis does not confirm.
-    fn findings(&self, what_if: &WhatIf<'_>, costs: &DelayCosts, named: &[u32]) -> Vec<JobFinding> {
+    fn findings(
+        &self,
+        what_if: &WhatIf<'_>,
+        costs: &DelayCosts,
+        named: &[u32],
+        gain_of_all: WhatIfGain,
+    ) -> Vec<JobFinding> {
         let mut findings = Vec::new();
         let mut before = Vec::new();
         let mut rest = named;
@@ -147,7 +159,11 @@ impl WaitAnalysis<'_> {
             if !is_confirmed {
                 break;
             }
-            findings.push(self.finding(what_if, costs, group, &before));
+            let gain = match group.len() == named.len() {
+                true => gain_of_all,
+                false => what_if.gain_of_timelines(group, &before),
+            };
+            findings.push(self.finding(costs, group, gain));
             before.extend_from_slice(group);
             rest = smaller;
         }
@@ -164,6 +180,9 @@ impl WaitAnalysis<'_> {
         };
         let gain = |count: usize| what_if.gain_of_timelines(&timelines[..count], before).ns as f64;
         let all = timelines.len();
+        if all == 1 {
+            return all;
+        }
         let (longest, of_all) = (excess(timelines[0]), gain(all));
         let is_group = |count: &usize| {
             let shorter = excess(timelines[*count - 1]) - excess(timelines[*count]);
@@ -176,7 +195,7 @@ impl WaitAnalysis<'_> {
     /// the noise of the work in the steps, and from that of the clocks that compare the starts of nodes.
     fn gain_of_start_up(&self, what_if: &WhatIf<'_>) -> WhatIfGain {
         let timelines = &self.graph.job.timelines;
-        let gain = what_if.gain(|_, block, _| block == 0);
+        let gain = what_if.gain(what_if.work_in(&(0..1)));
         let mut work: Vec<u64> =
             (0..timelines.len()).map(|timeline| self.table.all_ns(timeline, 0)).collect();
         work.sort_unstable();
@@ -188,6 +207,11 @@ impl WaitAnalysis<'_> {
         let of_clocks = if is_of_one_node { 0 } else { bounds.max().unwrap_or(0).saturating_mul(2) };
         let error = gain.error_bound_ns as f64 + of_work + of_clocks as f64;
         WhatIfGain { error_bound_ns: error.round() as i64, ..gain }
+    }
+
+    /// Returns the minimum gain of a finding, ns.
+    fn min_gain_ns(&self) -> i64 {
+        (self.replayed_ns() as f64 * MIN_GAIN) as i64
     }
 
     /// Returns what forbids to name a rank.
@@ -236,25 +260,35 @@ impl WaitAnalysis<'_> {
         suspects
     }
 
-    /// Returns the suspects without which the job would be shorter, the longest excess first; none if these are too
-    /// many to stand out.
-    fn named(&self, what_if: &WhatIf<'_>, suspects: &[(u32, StepExcess)], min_gain: i64) -> Vec<u32> {
+    /// Returns the suspects without which the job would be shorter, the longest excess first, and the gain of all of
+    /// them; `None` if these are too many to stand out.
+    fn named(
+        &self,
+        what_if: &WhatIf<'_>,
+        suspects: &[(u32, StepExcess)],
+        min_gain: i64,
+    ) -> Option<(Vec<u32>, WhatIfGain)> {
         let timelines = self.graph.job.timelines.len();
-        let of = |selected: &[u32]| what_if.gain_of_timelines(selected, &[]).ns;
         let mut named: Vec<u32> = suspects.iter().map(|(timeline, _)| *timeline).collect();
-        if named.is_empty() || of(&named) < min_gain {
-            return Vec::new();
+        if named.is_empty() {
+            return None;
+        }
+        let mut all = what_if.gain_of_timelines(&named, &[]);
+        if all.ns < min_gain {
+            return None;
         }
         // Threads that hold up nobody are left out, from the one with the smallest excess on.
-        let mut all = of(&named);
         for (timeline, _) in suspects.iter().rev().take(MAX_TRIED) {
             let without: Vec<u32> = named.iter().copied().filter(|other| other != timeline).collect();
-            let gain = if without.is_empty() { 0 } else { of(&without) };
-            if all - gain < min_gain / 2 {
+            let gain = match without.is_empty() {
+                true => WhatIfGain::default(),
+                false => what_if.gain_of_timelines(&without, &[]),
+            };
+            if all.ns - gain.ns < min_gain / 2 {
                 (named, all) = (without, gain);
             }
         }
-        if named.len() * 2 > timelines { Vec::new() } else { named }
+        (!named.is_empty() && named.len() * 2 <= timelines).then_some((named, all))
     }
 
     /// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.
@@ -278,13 +312,13 @@ impl WaitAnalysis<'_> {
         named.iter().all(|timeline| by_cost.iter().any(|(first, _)| first == timeline))
     }
 
-    /// Returns the gain of single threads: of the suspects, and of those that caused the most waiting.
-    fn largest_gains(
-        &self,
-        what_if: &WhatIf<'_>,
-        costs: &DelayCosts,
-        suspects: &[(u32, StepExcess)],
-    ) -> Vec<(u32, WhatIfGain)> {
+    /// Returns single threads with the gain of each, the largest first: of the threads that work longer than is typical,
+    /// and of those that caused the most waiting. None, if the records forbid to name a rank.
+    pub fn largest_gains(&self, costs: &DelayCosts) -> Vec<(u32, WhatIfGain)> {
+        if !self.limits().is_empty() {
+            return Vec::new();
+        }
+        let (what_if, suspects) = (self.what_if(), self.suspects(self.min_gain_ns()));
         let mut by_cost: Vec<u32> = (0..self.graph.job.timelines.len() as u32).collect();
         let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
         by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
@@ -295,10 +329,8 @@ impl WaitAnalysis<'_> {
                 tried.push(timeline);
             }
         }
-        let mut gains: Vec<(u32, WhatIfGain)> = tried
-            .into_iter()
-            .map(|timeline| (timeline, what_if.gain(|of, _, _| of == timeline as usize)))
-            .collect();
+        let gain = |timeline: u32| (timeline, what_if.gain(what_if.work_of(&[timeline], None)));
+        let mut gains: Vec<(u32, WhatIfGain)> = tried.into_par_iter().map(gain).collect();
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }

@@ -4,7 +4,7 @@ use crate::analysis::WaitAnalysis;
 use crate::delay_costs::{DelayCost, DelayCosts};
 use crate::excess::{StepExcess, StepPattern};
 use crate::label_times::SLOTS;
-use crate::what_if::{WhatIf, WhatIfGain};
+use crate::what_if::WhatIfGain;
 
 /// What a finding is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,15 +82,8 @@ impl WaitAnalysis<'_> {
         work
     }
 
-    /// Describes the threads that are named, the one with the longest excess first, where the work of the threads
-    /// `before` is typical already.
-    pub(crate) fn finding(
-        &self,
-        what_if: &WhatIf<'_>,
-        costs: &DelayCosts,
-        named: &[u32],
-        before: &[u32],
-    ) -> JobFinding {
+    /// Describes the threads that are named, the one with the longest excess first.
+    pub(crate) fn finding(&self, costs: &DelayCosts, named: &[u32], gain: WhatIfGain) -> JobFinding {
         let (table, steps) = (&self.table, f64::from(self.graph.job.steps));
         let cells = || {
             let of = |timeline: u32| table.step_blocks().map(move |block| (timeline as usize, block));
@@ -117,7 +110,7 @@ impl WaitAnalysis<'_> {
             label: self.times.label(slot),
             label_ns: in_a_step(cells().map(|(timeline, block)| table.ns(timeline, block, slot)).sum()),
             typical_ns: in_a_step(cells().map(|(_, block)| table.typical_ns(block, slot)).sum()),
-            gain: what_if.gain_of_timelines(named, before),
+            gain,
             is_at_most: of_rare > of_all / 2,
             is_exclusive: table.holders[slot] == 1,
             pattern: by_step.pattern().of_blocks(table.steps_in_block as u32, self.graph.job.steps),

@@ -18,7 +18,7 @@ pub(crate) type SlotTimes = [u64; SLOTS];
 pub(crate) struct LabelTimes<'a> {
     job: &'a JobCalls,
     /// Durations of the calls without waiting, by timeline.
-    transfers: Vec<CallDurations>,
+    transfers: &'a [CallDurations],
     slot_of_label: Vec<u8>,
     /// Labels of the slots, the one with the most time first. The slot after the last is that of all others; those
     /// after it are not in use.
@@ -28,9 +28,9 @@ pub(crate) struct LabelTimes<'a> {
 }
 
 impl<'a> LabelTimes<'a> {
-    pub(crate) fn new(job: &'a JobCalls, transfers: Vec<CallDurations>) -> LabelTimes<'a> {
+    pub(crate) fn new(job: &'a JobCalls, transfers: &'a [CallDurations]) -> LabelTimes<'a> {
         let mut totals = vec![0u64; job.labels as usize];
-        for (timeline, transfers) in job.timelines.iter().zip(&transfers) {
+        for (timeline, transfers) in job.timelines.iter().zip(transfers) {
             for segment in &timeline.work {
                 totals[segment.label as usize] = totals[segment.label as usize].saturating_add(segment.ns);
             }
@@ -162,12 +162,12 @@ mod tests {
             .flat_map(|call| [Act::Work(1 + (call % 50) as u32, call + 1), Act::Send(1, 0)])
             .collect();
         let job = run(&[program, Vec::new()], 60);
-        let transfers = job
+        let transfers: Vec<CallDurations> = job
             .timelines
             .iter()
             .map(|timeline| timeline.calls.iter().map(|_| CALL_NS as u64).collect())
             .collect();
-        let times = LabelTimes::new(&job, transfers);
+        let times = LabelTimes::new(&job, &transfers);
         for (from, to) in [(0, 0), (3, 3), (0, 300), (5, 140), (5, 133), (64, 128), (63, 299), (128, 300)] {
             let mut expected = [0; SLOTS];
             for call in from..to {

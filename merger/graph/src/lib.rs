@@ -34,7 +34,7 @@ mod what_if;
 mod work_table;
 
 pub use analysis::{JobEfficiency, TimelineTimes, WaitAnalysis};
-pub use call_graph::CallGraph;
+pub use call_graph::{CallDependencies, CallGraph};
 pub use critical_path::CriticalPath;
 pub use delay_costs::{DelayCost, DelayCosts};
 pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};

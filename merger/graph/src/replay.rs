@@ -33,6 +33,13 @@ pub(crate) struct ReplayedExit {
     pub(crate) last: Option<Dependency>,
 }
 
+impl<A: ReplayObserver, B: ReplayObserver> ReplayObserver for (A, B) {
+    fn exited(&mut self, replay: &ReplayTimes, exit: ReplayedExit) {
+        self.0.exited(replay, exit);
+        self.1.exited(replay, exit);
+    }
+}
+
 /// Observes nothing.
 pub(crate) struct Unobserved;
 
@@ -149,8 +156,8 @@ impl<'a> Replay<'a> {
             cursors,
             ready: (0..timelines.len() as u32).collect(),
             waiting_for_call: timelines.iter().map(|_| BinaryHeap::new()).collect(),
-            entered: vec![(0, i64::MIN); graph.instances.len()],
-            first_waiting: vec![NONE; graph.instances.len()],
+            entered: vec![(0, i64::MIN); graph.instances().len()],
+            first_waiting: vec![NONE; graph.instances().len()],
             next_waiting: vec![NONE; timelines.len()],
         }
     }
@@ -249,13 +256,13 @@ impl<'a> Replay<'a> {
         while waiting.peek().is_some_and(|Reverse((awaited, _))| *awaited <= call) {
             self.ready.extend(waiting.pop().map(|Reverse((_, waiting))| waiting));
         }
-        let entrances = &self.graph.timelines[t].entrances;
+        let entrances = &self.graph.timelines()[t].entrances;
         while let Some(entrance) = entrances.get(cursor.entrance as usize).filter(|next| next.call == call) {
             cursor.entrance += 1;
             let instance = entrance.instance as usize;
             let (entered, latest) = &mut self.entered[instance];
             (*entered, *latest) = (*entered + 1, enter.max(*latest));
-            let found = self.graph.instances.get(entrance.instance);
+            let found = self.graph.instances().get(entrance.instance);
             if found.waits == CollectiveWaits::ForLower || *entered == found.members {
                 let mut waiting = std::mem::replace(&mut self.first_waiting[instance], NONE);
                 while waiting != NONE {
@@ -270,7 +277,7 @@ impl<'a> Replay<'a> {
     fn dependencies_came(&mut self, timeline: u32, call: u32) -> bool {
         let t = timeline as usize;
         let place = self.cursors[t].dependent as usize;
-        let Some((of, dependencies)) = self.graph.timelines[t].at(place) else { return true };
+        let Some((of, dependencies)) = self.graph.timelines()[t].at(place) else { return true };
         if of != call {
             return true;
         }
@@ -298,9 +305,9 @@ impl<'a> Replay<'a> {
         match dependency {
             Dependency::Enter { timeline, call } => enter(timeline, call),
             Dependency::Collective { instance, member } => {
-                let found = self.graph.instances.get(instance);
+                let found = self.graph.instances().get(instance);
                 if found.waits == CollectiveWaits::ForLower {
-                    let lower = self.graph.instances.members(instance).iter().take(member as usize);
+                    let lower = self.graph.instances().members(instance).iter().take(member as usize);
                     return lower
                         .map(|lower| enter(lower.timeline, lower.call))
                         .try_fold(i64::MIN, |latest, at| Some(latest.max(at?)));

@@ -40,7 +40,7 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
         };
         (0u32..).zip(&calls.calls).map(&mut of_call).collect()
     };
-    graph.job.timelines.iter().zip(&graph.timelines).map(of_timeline).collect()
+    graph.job.timelines.iter().zip(graph.timelines()).map(of_timeline).collect()
 }
 
 /// What the members of each collective have in common.
@@ -65,7 +65,7 @@ impl Arrivals {
         let of_instance = |instance: u32| {
             let mut arrival =
                 InstanceArrival { latest_ns: i64::MIN, shortest_ns: u64::MAX, node: None, bound_ns: Some(0) };
-            for (number, member) in graph.instances.members(instance).iter().enumerate() {
+            for (number, member) in graph.instances().members(instance).iter().enumerate() {
                 let timeline = &graph.job.timelines[member.timeline as usize];
                 let call = &timeline.calls[member.call as usize];
                 arrival.latest_ns = arrival.latest_ns.max(call.enter_ns);
@@ -79,7 +79,7 @@ impl Arrivals {
             }
             arrival
         };
-        Arrivals { instances: (0..graph.instances.len() as u32).map(of_instance).collect() }
+        Arrivals { instances: (0..graph.instances().len() as u32).map(of_instance).collect() }
     }
 
     /// Returns when the last dependency came, ns in job time, and the error bound of that, ns. `None` if clocks
@@ -100,7 +100,7 @@ impl Arrivals {
                 }
                 Dependency::Collective { instance, member } => {
                     let arrival = self.instances[instance as usize];
-                    let found = graph.instances.get(instance);
+                    let found = graph.instances().get(instance);
                     let at = match found.waits {
                         CollectiveWaits::ForLower => latest_lower(graph, instance, member),
                         _ => arrival.latest_ns,
@@ -130,7 +130,7 @@ impl Arrivals {
             Dependency::Collective { instance, .. } => Some(instance),
             Dependency::Enter { .. } => None,
         });
-        let is_for_all = |instance: &u32| graph.instances.get(*instance).waits == CollectiveWaits::ForAll;
+        let is_for_all = |instance: &u32| graph.instances().get(*instance).waits == CollectiveWaits::ForAll;
         if let Some(instance) = of_instance.filter(is_for_all) {
             return duration_ns.min(self.instances[instance as usize].shortest_ns);
         }
@@ -144,7 +144,7 @@ impl Arrivals {
 
 /// Returns when the last member of lower rank entered, ns in job time.
 fn latest_lower(graph: &CallGraph<'_>, instance: u32, member: u32) -> i64 {
-    let lower = graph.instances.members(instance).iter().take(member as usize);
+    let lower = graph.instances().members(instance).iter().take(member as usize);
     let enters = lower
         .map(|member| graph.job.timelines[member.timeline as usize].calls[member.call as usize].enter_ns);
     enters.max().unwrap_or(i64::MIN)
@@ -218,7 +218,7 @@ struct ShortestCalls {
 impl ShortestCalls {
     fn measure(graph: &CallGraph<'_>) -> ShortestCalls {
         let mut shortest = ShortestCalls { of_label: vec![None; graph.job.labels as usize] };
-        for (calls, dependent) in graph.job.timelines.iter().zip(&graph.timelines) {
+        for (calls, dependent) in graph.job.timelines.iter().zip(graph.timelines()) {
             let mut sizes = CompletedSizes::new(graph, calls);
             for (call, dependencies) in dependent.iter() {
                 let own = &calls.calls[call as usize];

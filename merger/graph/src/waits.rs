@@ -67,7 +67,7 @@ impl LastMembers {
         let range = &mut self.ranges[instance as usize];
         if range.0 == range.1 {
             let first = self.all.len() as u32;
-            self.all.extend(last_of(times, graph.instances.members(instance).iter()));
+            self.all.extend(last_of(times, graph.instances().members(instance).iter()));
             *range = (first, self.all.len() as u32);
         }
         range.0 as usize..range.1 as usize
@@ -84,7 +84,7 @@ struct LastCollectives {
 impl<'a> WaitRecorder<'a> {
     pub(crate) fn new(graph: &'a CallGraph<'a>) -> WaitRecorder<'a> {
         let timelines = graph.job.timelines.len();
-        let ranges = vec![(0, 0); graph.instances.len()];
+        let ranges = vec![(0, 0); graph.instances().len()];
         WaitRecorder {
             graph,
             waits: Vec::new(),
@@ -134,9 +134,9 @@ impl<'a> WaitRecorder<'a> {
 
     /// Adds the wait for a collective, shared among the members that came last together.
     fn add_collective(&mut self, times: &ReplayTimes, exit: ReplayedExit, instance: u32, member: u32) {
-        let waits = self.graph.instances.get(instance).waits;
+        let waits = self.graph.instances().get(instance).waits;
         if waits == CollectiveWaits::ForLower {
-            let members = self.graph.instances.members(instance).iter().take(member as usize);
+            let members = self.graph.instances().members(instance).iter().take(member as usize);
             let last = last_of(times, members);
             return self.share(exit, last.len(), |_, place| last[place]);
         }
@@ -171,7 +171,7 @@ impl<'a> WaitRecorder<'a> {
     }
 
     fn note_collective(&mut self, exit: ReplayedExit, instance: u32) {
-        let found = self.graph.instances.get(instance);
+        let found = self.graph.instances().get(instance);
         if found.waits != CollectiveWaits::ForAll {
             return;
         }
@@ -200,7 +200,7 @@ impl ReplayObserver for WaitRecorder<'_> {
             None => {}
         }
         let timeline = exit.timeline as usize;
-        let entrances = &self.graph.timelines[timeline].entrances;
+        let entrances = &self.graph.timelines()[timeline].entrances;
         while let Some(entrance) = entrances.get(self.entrances[timeline]) {
             if entrance.call > exit.call {
                 break;

@@ -4,6 +4,7 @@ use crate::call_graph::CallGraph;
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayDurations, ReplayObserver, ReplayTimes, ReplayedExit, replay};
 use crate::work_table::WorkTable;
+use std::ops::Range;
 
 /// Half width of a 95 % interval, in standard errors.
 pub(crate) const STANDARD_ERRORS: f64 = 1.96;
@@ -45,16 +46,27 @@ impl ReplayDurations for IdealNetwork<'_> {
     }
 }
 
-/// Durations in which the selected work takes at most as long as is typical.
-pub(crate) struct TypicalDurations<'a, F> {
-    pub(crate) recorded: RecordedDurations<'a>,
-    pub(crate) table: &'a WorkTable,
-    /// Whether work is selected, by timeline, block and slot.
-    pub(crate) is_selected: F,
+/// Work of some threads.
+#[derive(Clone, Debug)]
+pub(crate) struct SelectedWork {
+    /// Calls of each timeline before which the work is selected.
+    calls: Vec<Range<usize>>,
+    /// Slot of the label under which the work is selected; `None` for all.
+    slot: Option<usize>,
 }
 
-impl<F: Fn(usize, usize, usize) -> bool> ReplayDurations for TypicalDurations<'_, F> {
+/// Durations in which the selected work takes at most as long as is typical.
+pub(crate) struct TypicalDurations<'a> {
+    recorded: RecordedDurations<'a>,
+    table: &'a WorkTable,
+    selected: SelectedWork,
+}
+
+impl ReplayDurations for TypicalDurations<'_> {
     fn work_ns(&self, timeline: usize, call: usize) -> u64 {
+        if !self.selected.calls[timeline].contains(&call) {
+            return self.recorded.work_ns(timeline, call);
+        }
         let times = self.recorded.times;
         let calls = &times.job().timelines[timeline];
         let mut block = None;
@@ -63,7 +75,8 @@ impl<F: Fn(usize, usize, usize) -> bool> ReplayDurations for TypicalDurations<'_
             let block = *block.get_or_insert_with(|| self.table.block_of(calls, call));
             let (all, typical) = (self.table.ns(timeline, block, slot), self.table.typical_ns(block, slot));
             let is_known = !self.table.is_lacking(timeline, block);
-            if all <= typical || !is_known || !(self.is_selected)(timeline, block, slot) {
+            let is_selected = self.selected.slot.is_none_or(|selected| selected == slot);
+            if all <= typical || !is_known || !is_selected {
                 return segment.ns;
             }
             let scaled = u128::from(segment.ns) * u128::from(typical) / u128::from(all);
@@ -95,7 +108,7 @@ impl<'a> StepEnds<'a> {
     }
 
     /// Returns the mean length of each step, ns.
-    fn lengths(&self) -> Vec<f64> {
+    pub(crate) fn lengths(&self) -> Vec<f64> {
         let timelines = self.next.len().max(1) as f64;
         self.sums.windows(2).map(|ends| (ends[1] - ends[0]) as f64 / timelines).collect()
     }
@@ -125,40 +138,44 @@ pub(crate) struct WhatIf<'a> {
     pub(crate) length_ns: i64,
     /// Length of the recorded run less that of the replay, ns.
     pub(crate) off_ns: i64,
-    steps: Vec<f64>,
+    /// Mean length of each step in the replay with the recorded durations, ns.
+    pub(crate) step_lengths: &'a [f64],
 }
 
 impl<'a> WhatIf<'a> {
-    pub(crate) fn new(
-        graph: &'a CallGraph<'a>,
-        times: &'a LabelTimes<'a>,
-        table: &'a WorkTable,
-        recorded_ns: i64,
-    ) -> WhatIf<'a> {
-        let mut steps = StepEnds::new(graph);
-        let replayed = replay(graph, &RecordedDurations { times }, &mut steps);
-        let length_ns = replayed.length_ns();
-        WhatIf { graph, times, table, length_ns, off_ns: recorded_ns - length_ns, steps: steps.lengths() }
-    }
-
-    /// Returns the gain if the selected work, by timeline, block and slot, takes at most as long as is typical.
-    pub(crate) fn gain(&self, is_selected: impl Fn(usize, usize, usize) -> bool) -> WhatIfGain {
-        self.gain_after((self.length_ns, &self.steps), is_selected)
+    /// Returns the gain if the selected work takes at most as long as is typical.
+    pub(crate) fn gain(&self, selected: SelectedWork) -> WhatIfGain {
+        self.gain_after((self.length_ns, self.step_lengths), selected)
     }
 
     /// Returns the durations in which the selected work takes at most as long as is typical.
-    pub(crate) fn typical<F>(&self, is_selected: F) -> TypicalDurations<'_, F> {
-        TypicalDurations { recorded: RecordedDurations { times: self.times }, table: self.table, is_selected }
+    pub(crate) fn typical(&self, selected: SelectedWork) -> TypicalDurations<'_> {
+        TypicalDurations { recorded: RecordedDurations { times: self.times }, table: self.table, selected }
+    }
+
+    /// Selects the work of all threads in some blocks.
+    pub(crate) fn work_in(&self, blocks: &Range<usize>) -> SelectedWork {
+        let timelines = self.graph.job.timelines.iter();
+        SelectedWork { calls: timelines.map(|of| self.table.calls_in(of, blocks)).collect(), slot: None }
+    }
+
+    /// Selects the work of some threads, under the label of a slot or under all.
+    pub(crate) fn work_of<'t>(
+        &self,
+        timelines: impl IntoIterator<Item = &'t u32>,
+        slot: Option<usize>,
+    ) -> SelectedWork {
+        let mut calls = vec![0..0; self.graph.job.timelines.len()];
+        for timeline in timelines {
+            calls[*timeline as usize] = 0..usize::MAX;
+        }
+        SelectedWork { calls, slot }
     }
 
     /// Returns the gain over a run of this length, with steps of these lengths, ns.
-    fn gain_after(
-        &self,
-        (length_ns, lengths): (i64, &[f64]),
-        is_selected: impl Fn(usize, usize, usize) -> bool,
-    ) -> WhatIfGain {
+    fn gain_after(&self, (length_ns, lengths): (i64, &[f64]), selected: SelectedWork) -> WhatIfGain {
         let mut steps = StepEnds::new(self.graph);
-        let ns = length_ns - replay(self.graph, &self.typical(is_selected), &mut steps).length_ns();
+        let ns = length_ns - replay(self.graph, &self.typical(selected), &mut steps).length_ns();
         let gains: Vec<f64> =
             lengths.iter().zip(steps.lengths()).map(|(before, after)| before - after).collect();
         let spread = STANDARD_ERRORS * standard_error_of_sum(&gains);
@@ -170,21 +187,13 @@ impl<'a> WhatIf<'a> {
     /// Returns the gain if all work of some timelines takes at most as long as is typical, where that of the timelines
     /// `before` does so already.
     pub(crate) fn gain_of_timelines(&self, timelines: &[u32], before: &[u32]) -> WhatIfGain {
-        let is_selected = self.selection(timelines.iter().chain(before));
+        let selected = self.work_of(timelines.iter().chain(before), None);
         if before.is_empty() {
-            return self.gain(|timeline, _, _| is_selected[timeline]);
+            return self.gain(selected);
         }
-        let is_before = self.selection(before);
         let mut steps = StepEnds::new(self.graph);
-        let replayed = replay(self.graph, &self.typical(|timeline, _, _| is_before[timeline]), &mut steps);
-        self.gain_after((replayed.length_ns(), &steps.lengths()), |timeline, _, _| is_selected[timeline])
-    }
-
-    /// Returns whether each timeline is one of these.
-    pub(crate) fn selection<'t>(&self, timelines: impl IntoIterator<Item = &'t u32>) -> Vec<bool> {
-        let mut is_selected = vec![false; self.graph.job.timelines.len()];
-        timelines.into_iter().for_each(|timeline| is_selected[*timeline as usize] = true);
-        is_selected
+        let replayed = replay(self.graph, &self.typical(self.work_of(before, None)), &mut steps);
+        self.gain_after((replayed.length_ns(), &steps.lengths()), selected)
     }
 
     /// Returns the length of the run with a network that takes no time, ns.

@@ -4,6 +4,7 @@ use crate::job_calls::{CallTimeline, CollectiveEntry, UNKNOWN};
 use crate::label_times::{LabelTimes, SLOTS};
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Maximum number of cells. Longer runs are divided into blocks of several steps.
 const MAX_CELLS: usize = 1 << 23;
@@ -150,8 +151,23 @@ impl WorkTable {
     }
 
     /// Returns the blocks of steps, without the times before and after them.
-    pub(crate) fn step_blocks(&self) -> std::ops::Range<usize> {
+    pub(crate) fn step_blocks(&self) -> Range<usize> {
         1..self.blocks - 1
+    }
+
+    /// Returns the calls of a thread whose work before them is in these blocks.
+    pub(crate) fn calls_in(&self, timeline: &CallTimeline, blocks: &Range<usize>) -> Range<usize> {
+        let calls = 0..=timeline.calls.len();
+        let first_in = |block: usize| {
+            // The calls ascend, and so do their blocks.
+            let (mut from, mut to) = (*calls.start(), *calls.end() + 1);
+            while from < to {
+                let middle = from.midpoint(to);
+                if self.block_of(timeline, middle) < block { from = middle + 1 } else { to = middle }
+            }
+            from
+        };
+        first_in(blocks.start)..first_in(blocks.end)
     }
 
     /// Returns the slots that have work, with the column of each.

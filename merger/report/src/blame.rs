@@ -3,7 +3,7 @@
 use crate::evidence::wait_evidence;
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
-use crate::waiting::{AnalysedRun, label_text, missing_reasons, process_of, with_analysis};
+use crate::waiting::{AnalysedRun, ListedParts, label_text, missing_reasons, process_of, with_analysis};
 use rpd_console::Failure;
 
 const RANK_COLUMNS: [(&str, &str); 11] = [
@@ -35,7 +35,8 @@ pub(crate) fn report_blame(
     max_rows: usize,
     explained: Option<usize>,
 ) -> Result<Report, Failure> {
-    with_analysis(run, |found| {
+    let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
+    with_analysis(run, listed, |found| {
         let table = match rank {
             None => rank_table(found, max_rows),
             Some(rank) => label_table(found, rank, max_rows)?,
@@ -71,10 +72,11 @@ pub(crate) fn report_blame(
 
 fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
     let mut table = ReportTable::new("blame", &RANK_COLUMNS);
+    let gains = found.analysis.largest_gains(&found.costs);
     for timeline in by_cost(found) {
         let times = found.analysis.timeline_times(timeline as usize);
         let cost = found.costs.of_timeline(timeline as usize);
-        let gain = found.diagnosis.largest.iter().find(|(of, _)| *of == timeline).map(|(_, gain)| *gain);
+        let gain = gains.iter().find(|(of, _)| *of == timeline).map(|(_, gain)| *gain);
         let process = process_of(found.calls, timeline);
         let first = found.costs.by_label.get(timeline as usize).and_then(|labels| labels.first());
         let time = |ns: u64| Cell::Nanoseconds(i64::try_from(ns).unwrap_or(i64::MAX));

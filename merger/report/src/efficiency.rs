@@ -3,7 +3,7 @@
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{missing_reasons, with_analysis};
+use crate::waiting::{ListedParts, missing_reasons, with_analysis};
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 4] = [
@@ -15,8 +15,8 @@ const COLUMNS: [(&str, &str); 4] = [
 
 /// Makes the report.
 pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, |found| {
-        let efficiency = found.analysis.efficiency();
+    with_analysis(run, ListedParts::default(), |found| {
+        let efficiency = found.efficiency;
         let mut table = ReportTable::new("efficiency", &COLUMNS);
         let mut unavailable = missing_reasons(found.calls);
         if found.calls.job.timelines.is_empty() {

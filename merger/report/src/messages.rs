@@ -3,7 +3,7 @@
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, doubts, label_text, missing_reasons, with_analysis};
+use crate::waiting::{AnalysedRun, ListedParts, doubts, label_text, missing_reasons, with_analysis};
 use rpd_console::Failure;
 use rpd_graph::MessageFlow;
 use std::cmp::Reverse;
@@ -32,7 +32,8 @@ const REASONS: [(&str, &str); 5] = [
 
 /// Makes the report.
 pub(crate) fn report_messages(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, |found| {
+    let listed = ListedParts { messages: true, ..ListedParts::default() };
+    with_analysis(run, listed, |found| {
         let is_selected = |process: Option<u32>| {
             let process = process.and_then(|process| found.calls.processes.get(process as usize));
             process.is_some_and(|process| run.selection.contains(process.run_process as u32))

@@ -7,7 +7,7 @@ use crate::integrity::{incomplete, not_recorded};
 use crate::ranks::report_ranks;
 use crate::report::{NextCommand, Report, Unavailable, VerdictScreen};
 use crate::steps::steps_text;
-use crate::waiting::{AnalysedRun, missing_reasons, only_rank_of, verdict_lines, with_analysis};
+use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, only_rank_of, verdict_lines, with_analysis};
 use rpd_console::Failure;
 use rpd_graph::StepPattern;
 use rpd_shard::shell_words::input_words;
@@ -22,7 +22,8 @@ pub(crate) fn report_overview(
     let mut report = report_ranks(run, max_rows)?;
     report.subject = "overview";
     report.unavailable.extend(not_recorded(run)?);
-    with_analysis(run, |found| {
+    let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
+    with_analysis(run, listed, |found| {
         report.unavailable.extend(missing_reasons(found.calls));
         let verdict = verdict_lines(found);
         let mut lines = verdict.lines;

@@ -10,26 +10,44 @@ use crate::report::Unavailable;
 use rpd_calls::{ReadOptions, RunCalls};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
-use rpd_verdict::with_analysed_calls;
+use rpd_verdict::AnalysisOptions;
 
 /// Why no rank is named if processes are left out, and the way out.
 const LEFT_OUT: &str =
     "--ranks or --nodes leave out processes that the others may wait for; omit these options";
 
+/// What a report lists beside times and verdicts. Nothing else is kept in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListedParts {
+    /// Rows of calls, by their keys.
+    pub(crate) row_keys: bool,
+    /// Messages.
+    pub(crate) messages: bool,
+}
+
 /// Reads the calls of the run, analyses them, and passes the result on.
 pub(crate) fn with_analysis<T>(
     run: &ReportRun,
+    listed: ListedParts,
     use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let selection = &run.selection;
-    let options = ReadOptions { step: selection.step.clone(), window_ns: selection.window_ns() };
+    let options = ReadOptions {
+        step: selection.step.clone(),
+        window_ns: selection.window_ns(),
+        keeps_row_keys: listed.row_keys,
+    };
     let calls = RunCalls::read(&run.database, &options)?;
     if let Some(step) = selection.step.as_deref().filter(|_| calls.steps.is_none() && calls.job.processes > 0)
     {
         let name = one_line(step);
         return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
     }
-    with_analysed_calls(&calls, selection.is_restricted().then_some(LEFT_OUT), use_it)
+    let options = AnalysisOptions {
+        left_out: selection.is_restricted().then_some(LEFT_OUT),
+        keeps_messages: listed.messages,
+    };
+    options.analyse(calls, use_it)
 }
 
 /// Describes what is missing in the calls.

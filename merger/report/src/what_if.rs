@@ -3,7 +3,7 @@
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, missing_reasons, process_of, with_analysis};
+use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, process_of, with_analysis};
 use rpd_calls::CallLabel;
 use rpd_console::Failure;
 
@@ -29,7 +29,7 @@ pub(crate) fn report_what_if(
     subject: &WhatIfSubject,
     max_rows: usize,
 ) -> Result<Report, Failure> {
-    with_analysis(run, |found| {
+    with_analysis(run, ListedParts::default(), |found| {
         if found.calls.job.timelines.is_empty() && subject.is_all() {
             let mut unavailable = missing_reasons(found.calls);
             let missing = Unavailable::new("whatif", "no calls to MPI were recorded");

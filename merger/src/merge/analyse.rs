@@ -10,7 +10,7 @@ use rpd_console::{Failure, Progress};
 use rpd_run::RunDatabase;
 use rpd_shard::model::rocpd;
 use rpd_shard::size::Size;
-use rpd_verdict::{RunVerdict, with_analysed_calls};
+use rpd_verdict::{AnalysisOptions, RunVerdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -81,7 +81,7 @@ fn not_analysed(reason: &str, path: &Path, report: &MergeReport) -> RunVerdict {
 fn find_verdict(path: &Path) -> Result<RunVerdict, String> {
     let analysed = catch_unwind(AssertUnwindSafe(|| {
         let calls = RunCalls::read(&RunDatabase::open(path, None)?, &ReadOptions::default())?;
-        with_analysed_calls(&calls, None, |found| Ok(RunVerdict::of(found)))
+        AnalysisOptions::default().analyse(calls, |found| Ok(RunVerdict::of(found)))
     }));
     match analysed {
         Ok(found) => found.map_err(|failure| failure.to_string()),

@@ -13,7 +13,7 @@ mod shown_time;
 mod verdict;
 mod why_not;
 
-pub use analysed_run::{AnalysedRun, with_analysed_calls};
+pub use analysed_run::{AnalysedRun, AnalysisOptions};
 pub use cut::{MAX_TEXT_CHARS, cut_middle, cut_texts};
 pub use doubts::doubts;
 pub use names::{label_text, only_rank_of, process_of, ranks_of, short};

@@ -1,6 +1,6 @@
 //! The verdict on a run as it is stored, and printed in one line.
 
-use crate::analysed_run::{AnalysedRun, with_analysed_calls};
+use crate::analysed_run::{AnalysedRun, AnalysisOptions};
 use crate::cut::cut_texts;
 use crate::verdict::verdict_lines;
 use rpd_calls::{MissingCalls, RunCalls};
@@ -36,7 +36,7 @@ impl RunVerdict {
         let missing = MissingCalls::MissingRanks(missing_ranks.to_vec());
         let unavailable = if missing_ranks.is_empty() { Vec::new() } else { vec![missing] };
         let calls = RunCalls { unavailable, ..RunCalls::default() };
-        let analysed = with_analysed_calls(&calls, None, |found| Ok(RunVerdict::of(found)));
+        let analysed = AnalysisOptions::default().analyse(calls, |found| Ok(RunVerdict::of(found)));
         analysed.unwrap_or_else(|failure| RunVerdict::not_analysed(&failure.to_string()))
     }
 

@@ -5,7 +5,7 @@ use crate::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeli
 use crate::shown_time::shown_time;
 use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::grouped;
-use rpd_graph::{FindingSubject, JobFinding, JobVerdict, StepPattern, WhatIfGain};
+use rpd_graph::{FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, WhatIfGain};
 use serde_json::{Map, Value as Json, json};
 
 /// Minimum share of the run that start-up must take to be reported.
@@ -41,7 +41,9 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         );
         lines.push(("start-up", text));
     }
-    lines.extend(time_lines(found));
+    let is_whole = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks;
+    let efficiency = is_whole.then_some(found.efficiency);
+    lines.extend(time_lines(found, efficiency));
     let mut json = Map::new();
     json.insert("verdict".to_owned(), json!(verdict_key(diagnosis.verdict)));
     json.insert("headline".to_owned(), json!(headline));
@@ -50,7 +52,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     json.insert("reasons".to_owned(), json!(found.reasons));
     json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
     json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
-    json.insert("efficiency".to_owned(), efficiency_json(found));
+    json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
     json.insert("steps".to_owned(), steps_json(found));
     json.insert("messages".to_owned(), messages_json(found));
     VerdictLines { lines, json }
@@ -70,10 +72,6 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
     let diagnosis = &found.diagnosis;
     let all = diagnosis.gain_of_all;
     let of_all = format!("{} ({})", with_error(all), percent(share(found, all.ns)));
-    let largest = diagnosis.largest.first().map_or(String::new(), |(timeline, gain)| {
-        let name = timeline_text(found.calls, *timeline);
-        format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
-    });
     match (diagnosis.verdict, diagnosis.findings.first()) {
         (JobVerdict::Slow | JobVerdict::Serial, Some(finding)) => {
             let is_serial = diagnosis.verdict == JobVerdict::Serial;
@@ -86,6 +84,11 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             ("CANNOT TELL", format!("which rank the others wait for: {}", found.reasons.join("; ")))
         }
         _ => {
+            let gains = found.analysis.largest_gains(&found.costs);
+            let largest = gains.first().map_or(String::new(), |(timeline, gain)| {
+                let name = timeline_text(found.calls, *timeline);
+                format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
+            });
             let text = format!("no rank stands out; equal work of all ranks would save {of_all}{largest}");
             ("NO SINGLE CAUSE", text)
         }
@@ -191,7 +194,7 @@ fn waited_in(found: &AnalysedRun<'_>, subject: &FindingSubject) -> Vec<(u32, f64
     by_function
 }
 
-fn time_lines(found: &AnalysedRun<'_>) -> Vec<(&'static str, String)> {
+fn time_lines(found: &AnalysedRun<'_>, efficiency: Option<JobEfficiency>) -> Vec<(&'static str, String)> {
     if found.calls.job.timelines.is_empty() {
         return Vec::new();
     }
@@ -208,14 +211,15 @@ fn time_lines(found: &AnalysedRun<'_>) -> Vec<(&'static str, String)> {
         let text = format!("work {}, waiting {}, communication {}", part(work), part(waited), part(transfer));
         lines.push(("time", text));
     }
-    if found.leaves_out_ranks {
-        return lines;
-    }
-    let efficiency = found.analysis.efficiency();
-    if let (Some(serialization), Some(transfer)) = (efficiency.serialization, efficiency.transfer) {
+    if let Some(JobEfficiency {
+        parallel,
+        load_balance,
+        serialization: Some(serialization),
+        transfer: Some(transfer),
+    }) = efficiency
+    {
         let text = format!(
-            "{:.2} = load balance {:.2} x serialization {serialization:.2} x transfer {transfer:.2}",
-            efficiency.parallel, efficiency.load_balance
+            "{parallel:.2} = load balance {load_balance:.2} x serialization {serialization:.2} x transfer {transfer:.2}"
         );
         lines.push(("efficiency", text));
     }
@@ -284,11 +288,7 @@ fn gain_json(found: &AnalysedRun<'_>, gain: WhatIfGain, is_at_most: bool) -> Jso
     })
 }
 
-fn efficiency_json(found: &AnalysedRun<'_>) -> Json {
-    if found.calls.job.timelines.is_empty() || found.leaves_out_ranks {
-        return Json::Null;
-    }
-    let efficiency = found.analysis.efficiency();
+fn efficiency_json(efficiency: JobEfficiency) -> Json {
     json!({
         "parallel": efficiency.parallel,
         "load_balance": efficiency.load_balance,

@@ -160,7 +160,7 @@ pub fn judge(scenario: &Scenario, treatment: RecordTreatment) -> Result<JudgedAn
     let calls = scenario.calls(&treatment.recording(scenario));
     let graph = CallGraph::new(&calls.job)?;
     let analysis = WaitAnalysis::new(&graph);
-    let diagnosis = analysis.diagnose(&analysis.delay_costs());
+    let (_, diagnosis) = analysis.diagnose();
     Ok(compare(scenario, treatment, &calls, diagnosis))
 }
 

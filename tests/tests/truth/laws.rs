@@ -160,8 +160,7 @@ proptest! {
 fn analyse(job: &JobCalls) {
     if let Ok(graph) = CallGraph::new(job) {
         let analysis = WaitAnalysis::new(&graph);
-        let costs = analysis.delay_costs();
-        let _ = (analysis.diagnose(&costs), analysis.critical_path(), analysis.efficiency());
+        let _ = (analysis.diagnose(), analysis.critical_path(), analysis.efficiency());
     }
 }
 

@@ -158,10 +158,11 @@ impl SmallRun {
         self.sql("COMMIT");
     }
 
-    /// Finishes the database and reads its calls.
+    /// Finishes the database and reads its calls, with the keys of their rows.
     pub(crate) fn read(&mut self, options: &ReadOptions) -> RunCalls {
         self.finish();
-        RunCalls::read(&self.open(), options).unwrap()
+        let options = ReadOptions { keeps_row_keys: true, ..options.clone() };
+        RunCalls::read(&self.open(), &options).unwrap()
     }
 
     pub(crate) fn open(&self) -> RunDatabase {

@@ -7,7 +7,9 @@ use crate::blame::timeline_of_rank;
 use crate::input::ReportRun;
 use crate::recording;
 use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable};
-use crate::waiting::{AnalysedRun, doubts, label_text, missing_reasons, process_of, short, with_analysis};
+use crate::waiting::{
+    AnalysedRun, ListedParts, doubts, label_text, missing_reasons, process_of, short, with_analysis,
+};
 use lengths::{StepFlag, StepLengths};
 use rows::{StepRow, TypicalTimes, step_rows, steps_in_row};
 use rpd_calls::StepKind;
@@ -27,7 +29,7 @@ const REASONS: [(&str, &str); 5] = [
 
 /// Makes the report of all ranks, or of one beside what is typical.
 pub(crate) fn report_steps(run: &ReportRun, rank: Option<u32>, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, |found| {
+    with_analysis(run, ListedParts::default(), |found| {
         let selected: Vec<u32> = match rank {
             Some(rank) => vec![timeline_of_rank(found, rank)?],
             None => (0..found.calls.job.timelines.len() as u32)
