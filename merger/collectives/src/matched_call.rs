@@ -24,6 +24,7 @@ pub(super) struct CallRecord {
     size: Option<i64>,
     pub(super) enter: i64,
     pub(super) exit: Option<i64>,
+    unrelated_exit: Option<i64>,
     own_time: Option<OwnTime>,
 }
 
@@ -34,8 +35,22 @@ impl CallRecord {
         members: u32,
         rank: Option<u32>,
     ) -> CallRecord {
-        let CollectiveCall { comm, seq, function, root, size, enter, exit, own_time, .. } = *call;
-        CallRecord { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
+        let CollectiveCall { comm, seq, function, root, size, enter, exit, unrelated_exit, own_time, .. } =
+            *call;
+        CallRecord {
+            comm,
+            seq,
+            participant,
+            members,
+            function,
+            rank,
+            root,
+            size,
+            enter,
+            exit,
+            unrelated_exit,
+            own_time,
+        }
     }
 
     /// Returns the time inside the call, ns. A call without an end lasts until its process was last seen.
@@ -44,7 +59,7 @@ impl CallRecord {
             return 0;
         }
         let seen = |one: &JobParticipant| one.first_seen.saturating_add(one.seen_ns);
-        let end = self.exit.or_else(|| members.get(self.participant).map(seen));
+        let end = self.exit.or(self.unrelated_exit).or_else(|| members.get(self.participant).map(seen));
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
 

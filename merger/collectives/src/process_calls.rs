@@ -34,6 +34,8 @@ pub struct CollectiveCall {
     pub enter: i64,
     /// Exit time, ns; `None` if it is not recorded or depends on no other rank.
     pub exit: Option<i64>,
+    /// Recorded exit time of a call whose exit depends on no other rank of its group, ns.
+    pub unrelated_exit: Option<i64>,
     /// Time that the thread had spent in MPI before the call; `None` if it is not known.
     pub mpi_before: Option<MpiBefore>,
     /// Own time of the process before the call. It is set after all calls of the process are read.
@@ -52,6 +54,7 @@ impl CollectiveCall {
             size: None,
             enter,
             exit,
+            unrelated_exit: None,
             mpi_before: None,
             own_time: None,
         }
@@ -297,12 +300,14 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollec
         // On an intercommunicator no rank waits for ranks of its own group.
         process.of_mpi += u64::from(is_mpi);
         let has_no_times = function.only_starts() || function.is_rccl() || is_between_groups;
-        let exit = ends.int(i).filter(|exit| !has_no_times && *exit >= enter);
+        let recorded_exit = ends.int(i).filter(|exit| *exit >= enter);
         process.calls.push(CollectiveCall {
             root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
             size: sizes.int(i).filter(|size| *size >= 0),
             mpi_before,
-            ..CollectiveCall::new(function, enter, exit).numbered(comm, seq)
+            unrelated_exit: recorded_exit.filter(|_| is_between_groups),
+            ..CollectiveCall::new(function, enter, recorded_exit.filter(|_| !has_no_times))
+                .numbered(comm, seq)
         });
     }
 }
