@@ -1,7 +1,7 @@
 //! Merges inputs into a temporary database, from which a trace or a report is made.
 
 use crate::allocator::keep_freed_memory;
-use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all};
+use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all, has_no_input};
 use crate::merge::{MergeJob, merge_job};
 use crate::options::{LateChoice, MergeArgs};
 use crate::partial_output::PartialOutput;
@@ -86,6 +86,9 @@ impl MergedInputs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // Serves the merge as well as the caller, which reads the database.
         keep_freed_memory(args.memory.heap_piece(args.memory.threads(cores, 0)));
+        if let Some(path) = merge_without_inputs(&args.inputs) {
+            return Ok(MergedInputs { path, made: None });
+        }
         let (found, unused) = find_all(&args.inputs)?;
         let beside = found.output_folder.join(DEFAULT_OUTPUT);
         let only = merged_database(args, &found.files);
@@ -108,6 +111,13 @@ impl MergedInputs {
     pub fn summary(&self) -> Option<String> {
         self.made.as_ref().map(|made| made.report.summary(false))
     }
+}
+
+/// Returns the merged database of a run folder that has no inputs any more.
+fn merge_without_inputs(inputs: &[PathBuf]) -> Option<PathBuf> {
+    let [folder] = inputs else { return None };
+    let database = folder.join(DEFAULT_OUTPUT);
+    (has_no_input(folder) && RunDatabase::is_merged(&database)).then_some(database)
 }
 
 /// Returns whether a database is a merge that is at least as new as each of several `files`, all of its folder.

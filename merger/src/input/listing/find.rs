@@ -408,8 +408,22 @@ fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
+/// Returns whether no file of a folder could be an input. Its default output is none.
+pub(crate) fn has_no_input(folder: &Path) -> bool {
+    let is_input = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !is_default_output(path) && (is_shard(path) || is_of_ranks(path) || is_looked_into(&name))
+    };
+    entries(folder).is_ok_and(|entries| !entries.iter().any(is_input))
+}
+
 fn nothing_in(folder: &Path) -> Failure {
     let dir = folder.display();
+    if is_output(&folder.join(DEFAULT_OUTPUT)) {
+        let database = folder.join(DEFAULT_OUTPUT);
+        let why = format!("{dir} has nothing to merge but {DEFAULT_OUTPUT}, the output of a merge");
+        return Failure::input(format!("{why}; name {} to merge it again", database.display()));
+    }
     Failure::input(format!(
         "no *.{SHARD_EXTENSION} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace, *.pftrace.gz or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
     ))

@@ -10,8 +10,8 @@ mod wait;
 
 pub(crate) use counter_pass::pass_of;
 pub(crate) use find::{
-    DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_EXTENSION, exists, find, has_log, hold,
-    is_shard, is_text, shards_in,
+    DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_EXTENSION, exists, find, has_log,
+    has_no_input, hold, is_shard, is_text, shards_in,
 };
 pub(crate) use original_names::OriginalNames;
 pub(crate) use translate::{TRANSLATED, TranslatedFolder, TranslationNotes};
