@@ -5,8 +5,6 @@ use rpd_shard::model::Value;
 
 /// No communicator.
 pub(crate) const NO_COMMUNICATOR: u32 = u32::MAX;
-/// Bytes of a message whose size is not recorded. Larger messages count as one byte less.
-pub(crate) const UNKNOWN_BYTES: u32 = u32::MAX;
 
 /// The args of an event, as far as they matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +19,7 @@ pub(crate) struct CallValues {
     pub(crate) root: i32,
     /// Number on the communicator, from 1; 0 if there is none.
     pub(crate) seq: u64,
-    /// Bytes, or [`UNKNOWN_BYTES`].
+    /// Bytes, or [`MessageEnd::UNKNOWN_BYTES`].
     pub(crate) bytes: u32,
     /// What `MPI_Sendrecv` receives: source, tag and room, as in `peer`, `tag` and `bytes`; `None` if that is not
     /// recorded.
@@ -44,7 +42,7 @@ impl Default for CallValues {
             tag: ANY,
             root: -1,
             seq: 0,
-            bytes: UNKNOWN_BYTES,
+            bytes: MessageEnd::UNKNOWN_BYTES,
             received: None,
             other_stack: 0,
             size: None,
@@ -64,9 +62,9 @@ pub(crate) fn read_value(values: &mut CallValues, name: &[u8], value: Value<'_>)
     };
     let bytes = |number: Option<i64>| {
         let known = number.and_then(|bytes| u64::try_from(bytes).ok());
-        known.map_or(UNKNOWN_BYTES, |bytes| bytes.min(u64::from(MessageEnd::MAX_BYTES)) as u32)
+        known.map_or(MessageEnd::UNKNOWN_BYTES, |bytes| bytes.min(u64::from(MessageEnd::MAX_BYTES)) as u32)
     };
-    const NOTHING: (i32, i32, u32) = (ANY, ANY, UNKNOWN_BYTES);
+    const NOTHING: (i32, i32, u32) = (ANY, ANY, MessageEnd::UNKNOWN_BYTES);
     match name {
         b"peer" => values.peer = small(number()).unwrap_or(ANY),
         b"tag" => values.tag = small(number()).unwrap_or(ANY),

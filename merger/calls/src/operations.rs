@@ -1,6 +1,6 @@
 //! What calls do: messages, collectives, and the completion of both.
 
-use crate::call_values::{CallValues, NO_COMMUNICATOR, UNKNOWN_BYTES};
+use crate::call_values::{CallValues, NO_COMMUNICATOR};
 use crate::functions::FunctionKind;
 use crate::id_index::IdIndex;
 use crate::thread_calls::ThreadTimeline;
@@ -273,8 +273,6 @@ impl OperationLists {
             let operation = BegunOperation::Message(self.message_ends.len() as u32);
             process.begun.set(stack, (place.0, operation));
         }
-        // A send whose size is not recorded contradicts no receive.
-        let bytes = if end.role.is_send() && end.bytes == UNKNOWN_BYTES { 0 } else { end.bytes };
-        self.message_ends.push(MessageEnd { bytes, ..end });
+        self.message_ends.push(end);
     }
 }

@@ -68,9 +68,13 @@ impl<'a> WaitAnalysis<'a> {
         WaitAnalysis { graph, times, table, waits, replayed, step_lengths }
     }
 
-    /// Returns the recorded length of the run, ns.
+    /// Returns the recorded length of the run, ns: if the clocks of nodes cannot be compared, that of its longest thread.
     pub fn recorded_ns(&self) -> i64 {
         let timelines = &self.graph.job.timelines;
+        if !self.graph.job.has_comparable_times() {
+            let lengths = timelines.iter().map(|timeline| timeline.end_ns.saturating_sub(timeline.start_ns));
+            return lengths.max().unwrap_or(0);
+        }
         let start = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
         let end = timelines.iter().map(|timeline| timeline.end_ns).max().unwrap_or(0);
         end.saturating_sub(start)
@@ -130,7 +134,7 @@ impl<'a> WaitAnalysis<'a> {
     /// Attributes the waiting that would remain in the steps if the work of some threads took as long as is typical.
     pub(crate) fn delay_costs_without(&self, what_if: &WhatIf<'_>, timelines: &[u32]) -> DelayCosts {
         let mut recorder = WaitRecorder::new(self.graph);
-        let durations = what_if.typical(what_if.work_of(timelines, None));
+        let durations = what_if.typical(what_if.work_in_steps(timelines));
         let replayed = replay(self.graph, &durations, &mut recorder);
         delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
     }

@@ -255,7 +255,9 @@ impl DependencyBuilder<'_> {
         let waits = match end.role {
             MessageRole::Receive | MessageRole::Probe | MessageRole::SynchronousSend => true,
             MessageRole::BufferedSend => false,
-            MessageRole::Send => self.eager_limits.waits_for_receive(is_near(own, other), end.bytes.into()),
+            MessageRole::Send => {
+                self.eager_limits.waits_for_receive(is_near(own, other), end.assumed_bytes().into())
+            }
         };
         let call = other.message_ends[partner.end as usize].call;
         waits.then_some(Dependency::Enter { timeline: partner.timeline, call })

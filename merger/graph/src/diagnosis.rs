@@ -78,7 +78,7 @@ pub struct JobDiagnosis {
     /// The causes that are named, the one with the longest excess first. The gain of each is what remains to be gained
     /// when those before it work as is typical.
     pub findings: Vec<JobFinding>,
-    /// What the job would gain if all work of all threads took as long as is typical.
+    /// What the job would gain if all work of all threads in the steps took as long as is typical.
     pub gain_of_all: WhatIfGain,
     /// What it would gain before the first step.
     pub gain_of_start_up: WhatIfGain,
@@ -329,7 +329,7 @@ impl WaitAnalysis<'_> {
                 tried.push(timeline);
             }
         }
-        let gain = |timeline: u32| (timeline, what_if.gain(what_if.work_of(&[timeline], None)));
+        let gain = |timeline: u32| (timeline, what_if.gain_of_timelines(&[timeline], &[]));
         let mut gains: Vec<(u32, WhatIfGain)> = tried.into_par_iter().map(gain).collect();
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains

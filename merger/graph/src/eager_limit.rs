@@ -35,7 +35,8 @@ impl EagerLimits {
                 let other = &job.timelines[partner.timeline as usize];
                 let receive = &other.calls[other.message_ends[partner.end as usize].call as usize];
                 let send = &calls.calls[end.call as usize];
-                let (near, class) = (usize::from(is_near(calls, other)), size_class(end.bytes.into()));
+                let (near, class) =
+                    (usize::from(is_near(calls, other)), size_class(end.assumed_bytes().into()));
                 durations[near][class].push(send.duration_ns);
                 let [sent, received] =
                     [calls.error_bound_at(send.enter_ns), other.error_bound_at(receive.enter_ns)];

@@ -69,7 +69,8 @@ pub struct MessageEnd {
     pub peer: i32,
     /// Tag; [`ANY`].
     pub tag: i32,
-    /// Size, bytes: of a receive the size of its buffer. Larger sizes are [`MessageEnd::MAX_BYTES`].
+    /// Size, bytes: of a receive the size of its buffer. Larger sizes are [`MessageEnd::MAX_BYTES`], and sizes that are
+    /// not recorded [`MessageEnd::UNKNOWN_BYTES`].
     pub bytes: u32,
     /// Side of the message.
     pub role: MessageRole,
@@ -95,6 +96,13 @@ pub enum CollectiveWaits {
 impl MessageEnd {
     /// Maximum size, nearly 4 GiB.
     pub const MAX_BYTES: u32 = u32::MAX - 1;
+    /// Size that is not recorded.
+    pub const UNKNOWN_BYTES: u32 = u32::MAX;
+
+    /// Returns the size that contradicts nothing, if it is not recorded: 0 of a send, of a receive the largest.
+    pub(crate) fn assumed_bytes(&self) -> u32 {
+        if self.role.is_send() && self.bytes == MessageEnd::UNKNOWN_BYTES { 0 } else { self.bytes }
+    }
 }
 
 /// The entry of a process into a collective.
@@ -287,6 +295,13 @@ const MAX_NS: u64 = i64::MAX as u64;
 impl JobCalls {
     /// Minimum number of steps: fewer do not show whether a rank is slow or was so by chance.
     pub const MIN_STEPS: usize = 10;
+
+    /// Returns whether the times of all threads can be compared: they are of one node, or have error bounds.
+    pub(crate) fn has_comparable_times(&self) -> bool {
+        let is_of_one_node = self.timelines.iter().all(|timeline| timeline.node == self.timelines[0].node);
+        let has_bound = |timeline: &CallTimeline| timeline.error_bound_at(timeline.start_ns).is_some();
+        is_of_one_node || self.timelines.iter().all(has_bound)
+    }
 
     /// Releases the ends of messages and the completions, about 30 bytes of each call, which the analysis does not need
     /// once [`CallDependencies`](crate::CallDependencies) are found. Then the job has no messages that could be listed.

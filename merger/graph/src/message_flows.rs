@@ -16,7 +16,7 @@ pub struct MessageFlow {
     pub label: u32,
     /// Number of sends.
     pub count: u64,
-    /// Size of all sends, bytes. `None` if one of them has [`MessageEnd::MAX_BYTES`] or more.
+    /// Size of all sends, bytes. `None` if one of them has [`MessageEnd::MAX_BYTES`] or more, or its size is not recorded.
     pub bytes: Option<u64>,
     /// Time that the receiver waited for the sends, ns.
     pub late_sender_ns: u64,
@@ -38,7 +38,7 @@ type FlowKey = (Option<u32>, Option<u32>, u32);
 struct FlowSums {
     flow: MessageFlow,
     bytes: u64,
-    is_too_large: bool,
+    has_unknown_bytes: bool,
     times_ns: Vec<u64>,
 }
 
@@ -84,7 +84,7 @@ impl WaitAnalysis<'_> {
             if is_send {
                 flow.count += 1;
                 sums.bytes = sums.bytes.saturating_add(end.bytes.into());
-                sums.is_too_large |= end.bytes >= MessageEnd::MAX_BYTES;
+                sums.has_unknown_bytes |= end.bytes >= MessageEnd::MAX_BYTES;
             }
             let Some((other, other_call)) = other_end else {
                 flow.unmatched_ends += 1;
@@ -106,7 +106,7 @@ impl WaitAnalysis<'_> {
         let finished = flows.into_iter().map(|((from, to, label), mut sums)| {
             let middle = sums.times_ns.len().checked_sub(1).map(|last| last / 2);
             let median_ns = middle.map(|middle| *sums.times_ns.select_nth_unstable(middle).1);
-            let bytes = (!sums.is_too_large).then_some(sums.bytes);
+            let bytes = (!sums.has_unknown_bytes).then_some(sums.bytes);
             MessageFlow { from, to, label, bytes, median_ns, ..sums.flow }
         });
         finished.collect()
@@ -160,7 +160,7 @@ struct WaitForOne {
 mod tests {
     use crate::call_graph::CallGraph;
     use crate::small_job::{Act, CALL_NS, IN_CALL, run};
-    use crate::{MessageFlow, WaitAnalysis};
+    use crate::{MessageEnd, MessageFlow, WaitAnalysis};
 
     fn flows(programs: &[Vec<Act>]) -> Vec<MessageFlow> {
         let job = run(programs, 2);
@@ -187,6 +187,17 @@ mod tests {
             unmatched_ends: 0,
         };
         assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn the_size_of_sends_is_unknown_if_that_of_one_is_and_they_match_all_the_same() {
+        let (sender, receiver) = (Act::Send(1, 0), Act::Receive(0, 0));
+        let mut job = run(&[vec![Act::Step, sender, sender], vec![Act::Step, receiver, receiver]], 2);
+        job.timelines[0].message_ends[1].bytes = MessageEnd::UNKNOWN_BYTES;
+        let graph = CallGraph::new(&job).unwrap();
+        let found = WaitAnalysis::new(&graph).message_flows();
+        let [flow] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((flow.count, flow.bytes, flow.unmatched_ends), (2, None, 0));
     }
 
     #[test]

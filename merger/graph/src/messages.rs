@@ -225,7 +225,7 @@ fn contradicts(job: &JobCalls, send: EndRef, receive: EndRef) -> bool {
                 left_ns.saturating_add_unsigned(of_send.saturating_add(of_receive)) < sent_ns
             },
         );
-    sent.bytes > received.bytes || is_too_early
+    sent.assumed_bytes() > received.assumed_bytes() || is_too_early
 }
 
 #[cfg(test)]

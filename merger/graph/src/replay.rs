@@ -131,12 +131,9 @@ struct Cursor {
 impl<'a> Replay<'a> {
     fn new(graph: &'a CallGraph<'a>) -> Replay<'a> {
         let timelines = &graph.job.timelines;
-        // Starts of processes are compared only if their clocks can be.
-        let is_of_one_node = timelines.iter().all(|timeline| timeline.node == timelines[0].node);
-        let has_bounds =
-            timelines.iter().all(|timeline| timeline.error_bound_at(timeline.start_ns).is_some());
+        let are_comparable = graph.job.has_comparable_times();
         let first = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
-        let start = |start_ns: i64| match is_of_one_node || has_bounds {
+        let start = |start_ns: i64| match are_comparable {
             true => start_ns.saturating_sub(first),
             false => 0,
         };

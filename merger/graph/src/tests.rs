@@ -299,5 +299,7 @@ proptest! {
         prop_assert_eq!(here.replayed_ns(), there.replayed_ns());
         prop_assert_eq!(&here.waits, &there.waits);
         prop_assert_eq!(here.delay_costs(), there.delay_costs());
+        prop_assert_eq!(here.recorded_ns(), there.recorded_ns());
+        prop_assert_eq!(here.diagnose().1, there.diagnose().1);
     }
 }

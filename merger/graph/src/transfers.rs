@@ -170,7 +170,7 @@ impl<'a> CompletedSizes<'a> {
         while let Some(end) = self.calls.message_ends.get(self.end).filter(|end| end.call <= call) {
             self.end += 1;
             if end.call == call && end.is_blocking {
-                largest = largest.max(end.bytes);
+                largest = largest.max(end.assumed_bytes());
             }
         }
         while let Some(completion) =
@@ -179,7 +179,7 @@ impl<'a> CompletedSizes<'a> {
             self.completion += 1;
             if let (BegunOperation::Message(end), true) = (completion.operation, completion.call == call) {
                 let begun_on = &self.job.timelines[completion.begun_on as usize];
-                largest = largest.max(begun_on.message_ends[end as usize].bytes);
+                largest = largest.max(begun_on.message_ends[end as usize].assumed_bytes());
             }
         }
         largest.into()

@@ -160,16 +160,20 @@ impl<'a> WhatIf<'a> {
     }
 
     /// Selects the work of some threads, under the label of a slot or under all.
-    pub(crate) fn work_of<'t>(
-        &self,
-        timelines: impl IntoIterator<Item = &'t u32>,
-        slot: Option<usize>,
-    ) -> SelectedWork {
+    pub(crate) fn work_of(&self, timelines: &[u32], slot: Option<usize>) -> SelectedWork {
         let mut calls = vec![0..0; self.graph.job.timelines.len()];
-        for timeline in timelines {
-            calls[*timeline as usize] = 0..usize::MAX;
-        }
+        timelines.iter().for_each(|timeline| calls[*timeline as usize] = 0..usize::MAX);
         SelectedWork { calls, slot }
+    }
+
+    /// Selects the work of some threads in the steps.
+    pub(crate) fn work_in_steps<'t>(&self, timelines: impl IntoIterator<Item = &'t u32>) -> SelectedWork {
+        let (jobs, steps) = (&self.graph.job.timelines, self.table.step_blocks());
+        let mut calls = vec![0..0; jobs.len()];
+        for timeline in timelines {
+            calls[*timeline as usize] = self.table.calls_in(&jobs[*timeline as usize], &steps);
+        }
+        SelectedWork { calls, slot: None }
     }
 
     /// Returns the gain over a run of this length, with steps of these lengths, ns.
@@ -184,15 +188,15 @@ impl<'a> WhatIf<'a> {
         WhatIfGain { ns, error_bound_ns: (spread + off).round() as i64 }
     }
 
-    /// Returns the gain if all work of some timelines takes at most as long as is typical, where that of the timelines
-    /// `before` does so already.
+    /// Returns the gain if all work of some timelines in the steps takes at most as long as is typical, where that of the
+    /// timelines `before` does so already.
     pub(crate) fn gain_of_timelines(&self, timelines: &[u32], before: &[u32]) -> WhatIfGain {
-        let selected = self.work_of(timelines.iter().chain(before), None);
+        let selected = self.work_in_steps(timelines.iter().chain(before));
         if before.is_empty() {
             return self.gain(selected);
         }
         let mut steps = StepEnds::new(self.graph);
-        let replayed = replay(self.graph, &self.typical(self.work_of(before, None)), &mut steps);
+        let replayed = replay(self.graph, &self.typical(self.work_in_steps(before)), &mut steps);
         self.gain_after((replayed.length_ns(), &steps.lengths()), selected)
     }
 

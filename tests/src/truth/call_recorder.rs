@@ -280,7 +280,8 @@ impl<'a> CallRecorder<'a> {
     fn add_end(&mut self, rank: u32, call: u32, message: CalledMessage, role: MessageRole) {
         let CalledMessage { communicator, peer, tag, bytes, slot } = message;
         let ends = &mut self.calls.job.timelines[rank as usize].message_ends;
-        let (is_blocking, bytes) = (slot.is_none(), u32::try_from(bytes).unwrap_or(u32::MAX));
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(MessageEnd::MAX_BYTES);
+        let is_blocking = slot.is_none();
         ends.push(MessageEnd { call, communicator, peer, tag, bytes, role, is_blocking });
         let begun = BegunOperation::Message(ends.len() as u32 - 1);
         self.begin(rank, slot, begun);
