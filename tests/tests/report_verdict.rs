@@ -203,6 +203,53 @@ fn nobody_is_named_if_ranks_are_left_out() {
 }
 
 #[test]
+fn nobody_is_named_if_a_window_cuts_messages() {
+    let (_, _folder, database) = slow_stencil();
+    let screen = printed(&["--window", "0.05..0.15"], &database);
+    assert_fits(&screen);
+    assert!(
+        screen.contains("\nCANNOT TELL  which rank the others wait for: --window cuts messages"),
+        "{screen}"
+    );
+    run_next(&screen);
+    let object = json(&["--window", "0.05..0.15"], &database);
+    assert_eq!((&object["verdict"], &object["findings"]), (&"cannot_tell".into(), &serde_json::json!([])));
+}
+
+#[test]
+fn a_folder_with_a_merged_database_alone_is_its_run() {
+    let (_, folder, database) = slow_stencil();
+    let alone = folder.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::copy(&database, alone.join("trace.db")).unwrap();
+    assert_eq!(json(&[], &alone), json(&[], &database));
+    let refused = rpd_merge().arg(&alone).run();
+    assert_eq!(refused.code(), Some(4), "{refused}");
+    assert!(refused.stderr.contains("trace.db to merge it again"), "{refused}");
+    // With an input beside it, the folder is merged.
+    std::fs::copy(repository().join("tests/data/shard-v3.rpdshard"), alone.join("a.rpdshard")).unwrap();
+    assert_ne!(json(&[], &alone)["verdict"], "slow");
+}
+
+#[test]
+fn a_run_whose_ledger_cannot_be_read_is_not_complete() {
+    let (_, _folder, database) = slow_stencil();
+    let complete = printed(&[], &database);
+    assert!(complete.contains("\ncomplete     nothing is missing"), "{complete}");
+    let connection = Connection::open(&database).unwrap();
+    let table: String = connection
+        .query_row("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_metadata_%'", [], |row| row.get(0))
+        .unwrap();
+    let damage = format!("UPDATE \"{table}\" SET value = '[1}}' WHERE tag = 'rpd.missing_ranks'");
+    assert_eq!(connection.execute(&damage, []).unwrap(), 1);
+    let screen = printed(&[], &database);
+    assert!(screen.contains("\ncomplete     1 damaged value of rpd.missing_ranks"), "{screen}");
+    let strict = Job::new(binary("rpd-report")).args(["integrity", "--strict"]).arg(&database).run();
+    assert_eq!(strict.code(), Some(3), "{strict}");
+    assert!(json(&[], &database)["unavailable"].to_string().contains("unknown tables"));
+}
+
+#[test]
 fn commands_have_the_names_of_the_inputs() {
     let (_, folder, database) = slow_stencil();
     let odd = folder.path().join("it's a $run; *");

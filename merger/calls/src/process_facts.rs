@@ -69,8 +69,15 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
         unfinished_ranks: ranks("rpd.unfinished_ranks"),
         ..CallLosses::default()
     };
-    for tag in ["rpd.losses", "rpd.former_losses"] {
+    for tag in ["rpd.missing_ranks", "rpd.unfinished_ranks", "rpd.losses", "rpd.former_losses"] {
         let rows = json(tag);
+        if !rows.is_array() && !run.tables.tag(tag).is_empty() {
+            // What the merge wrote there is not known.
+            losses.rows.insert(UNKNOWN_TABLE.to_owned(), None);
+        }
+        if !tag.ends_with("losses") {
+            continue;
+        }
         for loss in rows.as_array().map(Vec::as_slice).unwrap_or_default() {
             let table = loss["table"].as_str().unwrap_or(UNKNOWN_TABLE);
             let table = table.strip_prefix("rocpd_").unwrap_or(table);

@@ -2,7 +2,9 @@
 
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
+use rpd_verdict::{short, shown_time};
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 const COLUMNS: [(&str, &str); 14] = [
     ("hosts", "hosts"),
@@ -122,9 +124,27 @@ impl ClockBounds {
         ClockBounds { domains: clock_domains(run).iter().map(bound).collect() }
     }
 
-    /// Returns the largest error bound, ns.
+    /// Returns the largest error bound, ns. `None` if that of a clock is not known.
     pub(crate) fn largest(&self) -> Option<i64> {
-        self.domains.iter().filter_map(|domain| domain.error_bound).max()
+        let bounds = self.domains.iter().map(|domain| domain.error_bound);
+        bounds.collect::<Option<Vec<i64>>>()?.into_iter().max()
+    }
+
+    /// Describes the error bounds.
+    pub(crate) fn describe(&self) -> String {
+        let known = self.domains.iter().filter_map(|domain| domain.error_bound).max();
+        match (self.largest(), known) {
+            (Some(ns), _) => format!("error bound {} at most", shown_time(ns)),
+            (None, Some(_)) => {
+                let unknown = self.domains.iter().filter(|domain| domain.error_bound.is_none());
+                let hosts: BTreeSet<&str> =
+                    unknown.flat_map(|domain| &domain.hosts).map(String::as_str).collect();
+                let named: Vec<String> = hosts.iter().take(3).map(|host| short(host)).collect();
+                let more = if hosts.len() > named.len() { " and others" } else { "" };
+                format!("the error bounds of {}{more} are not known", named.join(", "))
+            }
+            (None, None) => "error bounds are not known".to_owned(),
+        }
     }
 
     /// Returns the error bound of a rank's clock, ns. Without a rank, the clock is that of the host if it has only one.

@@ -27,6 +27,11 @@ const RANK_LISTS: [(&str, &str, &str, bool); 3] = [
         false,
     ),
 ];
+/// Number of shards that could not be read.
+const UNREADABLE_SHARDS: &str = "rpd.unreadable_shards";
+/// Metadata that say what is missing.
+const LEDGER: [&str; 5] =
+    ["rpd.missing_ranks", "rpd.unfinished_ranks", UNREADABLE_SHARDS, "rpd.losses", "rpd.former_losses"];
 /// Numbers in `rpd.collectives`: key, finding.
 const COLLECTIVE_COUNTS: [(&str, &str); 4] = [
     ("incomplete", "collectives not recorded of all ranks"),
@@ -141,7 +146,7 @@ impl Finding {
 
 fn findings(run: &ReportRun) -> Vec<Finding> {
     let tag = |name: &str| serde_json::from_str::<Json>(run.database.tables.tag(name)).unwrap_or_default();
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = LEDGER.iter().filter_map(|name| damaged(run, name)).collect();
     for (name, finding, reason, is_incomplete) in RANK_LISTS {
         let ranks = rank_numbers(&tag(name));
         if !ranks.is_empty() {
@@ -149,7 +154,7 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
             found.push(Finding { finding, count, ranks, reason, is_incomplete, ..Finding::default() });
         }
     }
-    if let Some(count @ 1..) = tag("rpd.unreadable_shards").as_u64() {
+    if let Some(count @ 1..) = tag(UNREADABLE_SHARDS).as_u64() {
         let (finding, reason) = ("unreadable shards".to_owned(), "they were skipped".to_owned());
         found.push(Finding {
             finding,
@@ -179,6 +184,25 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Returns a finding if a part of the ledger cannot be read, so that what is missing is not known.
+fn damaged(run: &ReportRun, name: &str) -> Option<Finding> {
+    let stored = run.database.tables.tag(name);
+    let is_valid = match serde_json::from_str::<Json>(stored) {
+        Ok(Json::Array(_)) => name != UNREADABLE_SHARDS,
+        Ok(Json::Number(_)) => name == UNREADABLE_SHARDS,
+        _ => stored.is_empty(),
+    };
+    let finding = || Finding {
+        finding: "damaged value".to_owned(),
+        count: Some(1),
+        table: name.to_owned(),
+        reason: "the merge cannot have written its value; merge again".to_owned(),
+        is_incomplete: true,
+        ..Finding::default()
+    };
+    (!is_valid).then(finding)
 }
 
 fn lost_rows(loss: &Json) -> Finding {

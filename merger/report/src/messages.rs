@@ -23,9 +23,9 @@ const COLUMNS: [(&str, &str); 10] = [
 
 /// Why values of a column are not known.
 const REASONS: [(&str, &str); 5] = [
-    ("from", "the sender of these is not recorded, or has no rank"),
-    ("to", "the receiver of these is not recorded, or has no rank"),
-    ("bytes", "a message has 4 GiB or more"),
+    ("from", "the sender of these is not recorded, not selected, or has no rank"),
+    ("to", "the receiver of these is not recorded, not selected, or has no rank"),
+    ("bytes", "a message has 4 GiB or more, or its size is not recorded"),
     ("median_ns", "no call received one of these messages alone"),
     ("bytes_per_s", "no call received one of these messages alone, or they have no bytes"),
 ];

@@ -11,7 +11,6 @@ use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, only_rank_of, ve
 use rpd_console::Failure;
 use rpd_graph::StepPattern;
 use rpd_shard::shell_words::input_words;
-use rpd_verdict::shown_time;
 
 /// Makes the report. `explained` is the maximum number of calls that are listed as evidence.
 pub(crate) fn report_overview(
@@ -29,11 +28,7 @@ pub(crate) fn report_overview(
         let mut lines = verdict.lines;
         lines.push(("steps", steps_text(found)));
         lines.push(("complete", incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned())));
-        let bound = ClockBounds::of(run).largest();
-        let clocks = bound.map_or("their errors are not known".to_owned(), |ns| {
-            format!("error bound {} at most", shown_time(ns))
-        });
-        lines.push(("clocks", clocks));
+        lines.push(("clocks", ClockBounds::of(run).describe()));
         let mut tables = Vec::new();
         if let Some(max_listed) = explained {
             tables.extend(EVIDENCE_TABLES);

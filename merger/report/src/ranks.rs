@@ -37,7 +37,8 @@ const REASONS: [(&str, &str); 4] = [
 /// Makes the report.
 pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
     let groups = ProcessGroups::by_rank(&run.database.processes);
-    let times = rank_times(run, &groups)?;
+    let rows = TimedRows::new(run);
+    let times = rank_times(&rows, &groups)?;
     let bounds = ClockBounds::of(run);
     let span = times.values().fold(None, |span, times| joined_span(span, times.span));
     let mut table = ReportTable::new("ranks", &COLUMNS);
@@ -64,7 +65,8 @@ pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, F
         ];
         table.push_up_to(max_rows, row);
     }
-    let unavailable = table.unknown_values(&REASONS);
+    let mut unavailable = table.unknown_values(&REASONS);
+    unavailable.extend(rows.left_out("ranks"));
     let run = RunHead { span, ..run.head() };
     Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable, screen: None })
 }
@@ -147,15 +149,14 @@ fn call_kind(rows: &TimedRows<'_>, category: CategoryCode) -> CallKind {
 }
 
 /// Returns the times of each group that has rows.
-fn rank_times(run: &ReportRun, groups: &ProcessGroups) -> Result<BTreeMap<u32, RankTimes>, Failure> {
-    let rows = TimedRows::new(run);
+fn rank_times(rows: &TimedRows<'_>, groups: &ProcessGroups) -> Result<BTreeMap<u32, RankTimes>, Failure> {
     let of_unit = |unit: &RowUnit| -> Result<GroupTimes, Failure> {
-        let take = |found: &mut GroupTimes, row| found.add(&rows, groups, row);
+        let take = |found: &mut GroupTimes, row| found.add(rows, groups, row);
         let mut found =
             rows.fold_unit(unit, &TimedTable::ALL, GroupTimes::default, take, GroupTimes::join)?;
         // Ids of agents are those of the unit's own agents.
         if found.times.values().any(|times| !times.agents.is_empty()) {
-            let names = UnitNames::read(&run.database.tables, unit)?;
+            let names = UnitNames::read(&rows.run.database.tables, unit)?;
             for times in found.times.values_mut() {
                 let agents = std::mem::take(&mut times.agents).into_iter();
                 let known = agents.filter_map(|id| names.agents.at(names.agents.place(Some(id))));

@@ -54,7 +54,8 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
         SummaryRows::ByRank => ProcessGroups::by_rank(processes),
         SummaryRows::ByNode => ProcessGroups::by_node(processes),
     };
-    let (named, span) = named_durations(run, &groups)?;
+    let rows = TimedRows::new(run);
+    let (named, span) = named_durations(&rows, &groups)?;
     let lines = sorted_lines(named);
     let mut notes = Vec::new();
     let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
@@ -67,6 +68,7 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
     let is_empty = lines.is_empty();
     let table = fill_table(by, &groups, lines, max_rows);
     let mut unavailable = table.unknown_values(&REASONS);
+    unavailable.extend(rows.left_out("summary"));
     if is_empty {
         unavailable.push(Unavailable::new("summary", "the selected part of the run has no rows with times"));
     }
@@ -148,10 +150,9 @@ type NamedTimes = BTreeMap<GroupName, Distribution>;
 
 /// Returns the durations of each name, and the span of all rows.
 fn named_durations(
-    run: &ReportRun,
+    rows: &TimedRows<'_>,
     groups: &ProcessGroups,
 ) -> Result<(NamedTimes, Option<(i64, i64)>), Failure> {
-    let rows = TimedRows::new(run);
     let of_unit = |unit| {
         rows.fold_unit(
             unit,

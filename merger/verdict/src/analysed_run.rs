@@ -65,7 +65,7 @@ impl AnalysisOptions<'_> {
             vec![reason.to_owned()]
         } else {
             let missing = missing_ranks(calls).filter(|_| !diagnosis.limits.is_empty());
-            missing.into_iter().chain(diagnosis.limits.iter().map(limit_reason)).collect()
+            missing.chain(diagnosis.limits.iter().map(limit_reason)).collect()
         };
         let (graph, analysis) = (&graph, &analysis);
         use_it(&AnalysedRun {

@@ -8,8 +8,8 @@ use rpd_console::wording::grouped;
 use rpd_graph::{FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, WhatIfGain};
 use serde_json::{Map, Value as Json, json};
 
-/// Minimum share of the run that start-up must take to be reported.
-const MIN_START_UP: f64 = 0.01;
+/// Minimum share of the run that a gain must have to be reported.
+const MIN_REPORTED: f64 = 0.01;
 /// Maximum number of functions that are named in which ranks waited.
 const MAX_FUNCTIONS: usize = 3;
 
@@ -33,7 +33,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     }
     lines.extend(diagnosis.findings.iter().skip(1).map(|finding| ("also", further_finding(found, finding))));
     let start_up = diagnosis.gain_of_start_up;
-    if share(found, start_up.ns) >= MIN_START_UP && diagnosis.verdict != JobVerdict::CannotTell {
+    if share(found, start_up.ns) >= MIN_REPORTED && diagnosis.verdict != JobVerdict::CannotTell {
         let text = format!(
             "ranks work unequally before the first step; with equal work the run would be shorter by {} ({})",
             with_error(start_up),
@@ -78,7 +78,10 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             (if is_serial { "SERIAL" } else { "SLOW" }, finding_headline(found, finding, is_serial))
         }
         (JobVerdict::Balanced, _) => {
-            ("BALANCED", format!("equal work of all ranks in each step would save less than 1 %: {of_all}"))
+            let most = all.ns.saturating_add(all.error_bound_ns);
+            let limit = if share(found, most) < MIN_REPORTED { " less than 1 %:" } else { "" };
+            let text = format!("equal work of all ranks in each step would save{limit} {of_all}");
+            ("BALANCED", text + &start_up_text(found))
         }
         (JobVerdict::CannotTell, _) => {
             ("CANNOT TELL", format!("which rank the others wait for: {}", found.reasons.join("; ")))
@@ -89,9 +92,24 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
                 let name = timeline_text(found.calls, *timeline);
                 format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
             });
-            let text = format!("no rank stands out; equal work of all ranks would save {of_all}{largest}");
-            ("NO SINGLE CAUSE", text)
+            let text = format!(
+                "no rank stands out; equal work of all ranks in each step would save {of_all}{largest}"
+            );
+            ("NO SINGLE CAUSE", text + &start_up_text(found))
         }
+    }
+}
+
+/// Continues a sentence about the steps with what happens before them, if that matters more.
+fn start_up_text(found: &AnalysedRun<'_>) -> String {
+    let (start_up, in_steps) = (found.diagnosis.gain_of_start_up, found.diagnosis.gain_of_all);
+    match share(found, start_up.ns) >= MIN_REPORTED && start_up.ns > in_steps.ns {
+        true => format!(
+            "; before the first step {} ({})",
+            with_error(start_up),
+            percent(share(found, start_up.ns))
+        ),
+        false => String::new(),
     }
 }
 

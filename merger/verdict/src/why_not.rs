@@ -30,20 +30,28 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit) -> String {
             "the calls explain {:.1} % of the length of the run; ranks wait for something that is not recorded",
             (1.0 - share) * 100.0
         ),
-        DiagnosisLimit::FewSteps { steps } => format!(
-            "the run has {}, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
-            counted(steps.into(), "step")
-        ),
+        DiagnosisLimit::FewSteps { steps } => {
+            let found = match steps {
+                0 => "no steps were found".to_owned(),
+                1 => "only 1 step was found".to_owned(),
+                steps => format!("only {} were found", counted(steps.into(), "step")),
+            };
+            format!(
+                "{found}, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME"
+            )
+        }
         DiagnosisLimit::MethodsDisagree => {
             "the replay and the delay analysis point to different ranks".to_owned()
         }
     }
 }
 
-/// Returns that ranks are missing, if they are: a reason of which others follow.
-pub(crate) fn missing_ranks(calls: &RunCalls) -> Option<String> {
-    let is_of_ranks = |missing: &&MissingCalls| matches!(missing, MissingCalls::MissingRanks(_));
-    calls.unavailable.iter().find(is_of_ranks).map(reason)
+/// Returns that ranks or their last calls are missing, if they are: reasons of which others follow.
+pub(crate) fn missing_ranks(calls: &RunCalls) -> impl Iterator<Item = String> {
+    let is_of_ranks = |missing: &&MissingCalls| {
+        matches!(missing, MissingCalls::MissingRanks(_) | MissingCalls::UnfinishedRanks(_))
+    };
+    calls.unavailable.iter().filter(is_of_ranks).map(reason)
 }
 
 /// Describes what is missing in the calls.
@@ -164,11 +172,11 @@ mod tests {
             ),
             (
                 DiagnosisLimit::FewSteps { steps: 1 },
-                "the run has 1 step, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
+                "only 1 step was found, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             ),
             (
                 DiagnosisLimit::FewSteps { steps: 0 },
-                "the run has 0 steps, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
+                "no steps were found, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             ),
             (DiagnosisLimit::MethodsDisagree, "the replay and the delay analysis point to different ranks"),
         ];

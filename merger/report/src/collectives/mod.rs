@@ -12,7 +12,6 @@ use calls::{CollectiveCall, CollectiveCalls, read_calls};
 use rayon::prelude::*;
 use rpd_collectives::CollectiveFunction;
 use rpd_console::Failure;
-use rpd_console::wording::duration;
 use skew::{InstanceSkew, instance_skews};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,14 +146,9 @@ impl CollectiveLine {
 
 fn notes(run: &ReportRun, lines: &[CollectiveLine]) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(bound) = ClockBounds::of(run)
-        .largest()
-        .filter(|bound| *bound > 0 && lines.iter().any(|line| line.skew.is_some()))
-    {
-        notes.push(format!(
-            "a skew compares the clocks of nodes, whose error bounds are up to {}",
-            duration(bound)
-        ));
+    let bounds = ClockBounds::of(run);
+    if lines.iter().any(|line| line.skew.is_some()) && bounds.largest() != Some(0) {
+        notes.push(format!("a skew compares the clocks of nodes: {}", bounds.describe()));
     }
     if lines.iter().any(|line| line.key.1.is_rccl()) {
         notes.push(

@@ -11,6 +11,7 @@ use crate::report::RunHead;
 use rpd_console::{Exit, Failure, WallClock};
 use rpd_merge::{MergeArgs, MergedInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
+use rpd_verdict::shown_time;
 use selection_words::selection_words;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -94,10 +95,18 @@ fn select(run: &RunDatabase, common: &CommonArgs) -> Result<Selection, Failure> 
     let window = match common.window {
         None => (None, None),
         Some(window) => {
-            let (start, _) = run.extent(0, 1)?.unwrap_or_default();
+            let (start, end) = run.extent(0, 1)?.unwrap_or_default();
             let wall_clock =
                 run.realtime_minus_job_ns(start).map(|anchor| WallClock(start.saturating_add(anchor)));
-            window.of_job(start, wall_clock).map_err(|error| Failure::usage(error.to_string()))?
+            let found =
+                window.of_job(start, wall_clock).map_err(|error| Failure::usage(error.to_string()))?;
+            if found.0.is_some_and(|from| from > end) {
+                let length = shown_time(end.saturating_sub(start));
+                return Err(Failure::usage(format!(
+                    "--window begins after the end of the run, which takes {length}"
+                )));
+            }
+            found
         }
     };
     let selection = Selection::new(&run.processes, common.nodes.as_deref(), window, common.step.as_deref());

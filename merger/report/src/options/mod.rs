@@ -187,7 +187,7 @@ pub(crate) enum OutputFormat {
     Text,
     /// One object of schema rpd.report/1; times in ns
     Json,
-    /// The table of a subcommand, or of the calls of --explain, with a header; times in ns
+    /// The table of a subcommand with a header; with blame --explain, that of the calls; times in ns
     Csv,
     /// Tables in Markdown
     Md,

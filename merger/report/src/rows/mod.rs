@@ -12,13 +12,16 @@ pub(crate) use names::{CategoryCode, NameNumber, RowNames};
 pub(crate) use table::TimedTable;
 
 use crate::input::ReportRun;
+use crate::report::Unavailable;
 use categories::EventCategories;
 use rayon::prelude::*;
 use rpd_console::Failure;
+use rpd_console::wording::counted;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use steps::StepTimes;
 
 /// A row that takes time.
@@ -47,6 +50,8 @@ pub(crate) struct TimedRows<'r> {
     pub(crate) names: RowNames<'r>,
     /// Places of processes by their ids.
     places: HashMap<i64, u32>,
+    /// Rows that were left out because they have no valid times.
+    without_times: AtomicU64,
 }
 
 /// What is known about a unit before its rows are read.
@@ -63,7 +68,21 @@ impl<'r> TimedRows<'r> {
     pub(crate) fn new(run: &'r ReportRun) -> TimedRows<'r> {
         let processes = run.database.processes.iter().enumerate();
         let places = processes.map(|(place, process)| (process.info.id, place as u32)).collect();
-        TimedRows { run, names: RowNames::new(&run.database.strings), places }
+        let names = RowNames::new(&run.database.strings);
+        TimedRows { run, names, places, without_times: AtomicU64::new(0) }
+    }
+
+    /// Returns that rows were left out of a report, if they were.
+    pub(crate) fn left_out(&self, subject: &'static str) -> Option<Unavailable> {
+        let rows = self.without_times.load(Ordering::Relaxed);
+        let reason = || {
+            format!(
+                "{} without valid times {} left out",
+                counted(rows, "row"),
+                if rows == 1 { "is" } else { "are" }
+            )
+        };
+        (rows > 0).then(|| Unavailable::new(subject, reason()))
     }
 
     /// Returns the units of the run that have selected processes.
@@ -103,7 +122,9 @@ impl<'r> TimedRows<'r> {
             let mut result = start();
             let ids = unit.ids(table.id());
             source.read_pieces(table.id(), &[piece], ids, table.columns(), &mut |_, rows, places| {
-                self.take_rows(&context, table, rows, places, &mut |row| take(&mut result, row));
+                let left_out =
+                    self.take_rows(&context, table, rows, places, &mut |row| take(&mut result, row));
+                self.without_times.fetch_add(left_out, Ordering::Relaxed);
                 Ok(())
             })?;
             Ok(result)
@@ -142,7 +163,7 @@ impl<'r> TimedRows<'r> {
             context.unit.ids(table.id()),
             table.columns(),
             &mut |rows, places| {
-                self.take_rows(context, table, rows, places, &mut |row| {
+                let _ = self.take_rows(context, table, rows, places, &mut |row| {
                     if row.name.is_some_and(&mut is_step) {
                         steps.add(row.process, row.start, row.end);
                     }
@@ -154,7 +175,7 @@ impl<'r> TimedRows<'r> {
         Ok(steps)
     }
 
-    /// Passes the selected rows to `take`.
+    /// Passes the selected rows to `take`. Returns the number of rows without valid times, which it leaves out.
     fn take_rows(
         &self,
         context: &UnitContext<'_>,
@@ -162,14 +183,17 @@ impl<'r> TimedRows<'r> {
         rows: &Rows<Local>,
         places: Range<usize>,
         take: &mut dyn FnMut(TimedRow),
-    ) {
+    ) -> u64 {
         let column = |name: &str| rows.column(name);
         let (starts, ends, events) = (column("start"), column("end"), column("event_id"));
         let (processes, agents) = (column("pid"), table.agent().map(column));
         let mut naming = Naming { rows: self, context, cells: column(table.name()), last: None };
-        let mut near = 0;
+        let (mut near, mut without_times) = (0, 0);
         for i in places {
-            let Some((start, end)) = row_times(starts, ends, i) else { continue };
+            let Some((start, end)) = row_times(starts, ends, i) else {
+                without_times += 1;
+                continue;
+            };
             let process = context.process.or_else(|| self.places.get(&processes.int(i)?).copied());
             let process = process.unwrap_or(u32::MAX);
             if !self.is_selected(context, process, start) {
@@ -187,6 +211,7 @@ impl<'r> TimedRows<'r> {
                 agent: agents.and_then(|agents| agents.int(i)),
             });
         }
+        without_times
     }
 
     #[inline]
