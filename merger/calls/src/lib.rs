@@ -33,6 +33,7 @@ mod thread_calls;
 mod thread_work;
 mod unit_calls;
 mod unit_rows;
+mod window_ends;
 
 pub use labels::CallLabel;
 pub use missing_calls::MissingCalls;

@@ -1,7 +1,7 @@
 //! Reads the calls of all processes and joins them to those of a job.
 
 use crate::call_gaps::ProcessGaps;
-use crate::communicators::RunCommunicators;
+use crate::communicators::{RunCommunicators, run_number};
 use crate::labels::{CallLabel, LabelKey, LabelNumbers};
 use crate::merged_metadata::MergedMetadata;
 use crate::missing_calls::MissingCalls;
@@ -15,11 +15,12 @@ use crate::steps::{StepSource, find_steps};
 use crate::thread_calls::{ReadPart, ThreadTimeline};
 use crate::unit_calls::{ProcessCalls, UnitCalls};
 use crate::unit_rows::UnitRows;
+use crate::window_ends::EarlierEnds;
 use rayon::prelude::*;
 use rpd_console::Failure;
-use rpd_graph::{CallTimeline, JobCalls};
+use rpd_graph::{CallTimeline, JobCalls, MessagesBefore};
 use rpd_run::RunDatabase;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What to read of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -78,6 +79,8 @@ struct JoinedCalls<'a> {
     step_ranges: Vec<Vec<StepRanges>>,
     notes: Vec<ProcessNotes>,
     gaps: Vec<ProcessGaps>,
+    /// Processes of which it is not known which messages are in the window.
+    displaced: BTreeSet<u32>,
 }
 
 impl RunCalls {
@@ -111,7 +114,9 @@ impl RunCalls {
             step_ranges: Vec::new(),
             notes: Vec::new(),
             gaps: Vec::new(),
+            displaced: BTreeSet::new(),
         };
+        joined.calls.job.is_part = options.window_ns.is_some();
         let unusable = units.iter().map(|unit| unit.unusable_regions).sum();
         for (unit, row_unit) in units.into_iter().zip(&run.units) {
             let first = row_unit.processes.first().copied().unwrap_or(0) as usize;
@@ -193,8 +198,20 @@ impl JoinedCalls<'_> {
             self.calls.region_ids.push(region_ids);
             self.step_ranges.push(step_ranges);
         }
+        self.add_earlier_ends(&found.earlier_ends, process, communicators);
         self.notes.push(found.notes);
         self.gaps.push(found.gaps.in_run(communicators));
+    }
+
+    fn add_earlier_ends(&mut self, found: &EarlierEnds, process: u32, communicators: &[u32]) {
+        let earlier = found.counts.iter().map(|(&(communicator, peer, tag, is_send), &count)| {
+            let communicator = run_number(communicators, communicator);
+            MessagesBefore { process, communicator, peer, tag, is_send, count }
+        });
+        self.calls.job.messages_before.extend(earlier);
+        if found.are_displaced {
+            self.displaced.insert(process);
+        }
     }
 
     fn finish(mut self, names: &RegionNames, is_wanted: bool, unusable: u64) -> Result<RunCalls, Failure> {
@@ -219,6 +236,9 @@ impl JoinedCalls<'_> {
                 continue;
             };
             (timeline.lacks_calls, timeline.gaps) = places.of_process(gaps);
+            if self.displaced.contains(&timeline.process) {
+                (timeline.lacks_calls, timeline.gaps) = (true, None);
+            }
         }
         calls.unavailable = unavailable;
         let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);

@@ -37,6 +37,8 @@ pub(crate) struct ThreadContext<'a> {
 /// The calls of a thread, in the numbers of its unit.
 #[derive(Debug)]
 pub(crate) struct ThreadTimeline {
+    /// Key of the thread.
+    pub(crate) thread: i64,
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) calls: Vec<Call>,
@@ -144,6 +146,7 @@ pub(crate) fn sweep_thread(
         NamedRange { class, name: region.name, start, end }
     });
     Some(ThreadTimeline {
+        thread: regions.first()?.thread,
         start,
         end,
         calls: sweep.calls,

@@ -7,6 +7,7 @@ use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::thread_calls::{ReadPart, ThreadContext, ThreadTimeline, sweep_thread};
 use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
+use crate::window_ends::EarlierEnds;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -32,6 +33,8 @@ pub(crate) struct ProcessCalls {
     pub(crate) memberships: Vec<Membership>,
     pub(crate) notes: ProcessNotes,
     pub(crate) gaps: ProcessGaps,
+    /// Messages before the window.
+    pub(crate) earlier_ends: EarlierEnds,
 }
 
 /// The calls of a unit.
@@ -59,13 +62,31 @@ impl UnitCalls {
             let Some(process) = of_process.first().map(|region| region.process) else { continue };
             let from = samples.partition_point(|sample| sample.process < process);
             let to = samples.partition_point(|sample| sample.process <= process);
-            let found = process_calls(of_process, &samples[from..to], context, &mut unit.labels);
+            let found = windowed_calls(of_process, &samples[from..to], context, &mut unit.labels);
             if !found.timelines.is_empty() {
                 unit.processes.push(ProcessCalls { process, ..found });
             }
         }
         unit
     }
+}
+
+/// Returns the calls of a process in the window. Those outside of it show which messages in it belong together.
+fn windowed_calls(
+    regions: &[RegionRow],
+    samples: &[SampleRow],
+    context: ThreadContext<'_>,
+    labels: &mut LabelNumbers,
+) -> ProcessCalls {
+    let Some((from, _)) = context.part.window else {
+        return process_calls(regions, samples, context, labels);
+    };
+    let whole_part = ReadPart { window: None, ..context.part };
+    let whole = process_calls(regions, samples, ThreadContext { part: whole_part, ..context }, labels);
+    let mut found = process_calls(regions, samples, context, labels);
+    found.earlier_ends = EarlierEnds::find(&mut found.timelines, &whole.timelines, from);
+    // Completions of operations outside of the window are no faults of the recording.
+    ProcessCalls { notes: whole.notes, ..found }
 }
 
 fn process_calls(
@@ -100,5 +121,6 @@ fn process_calls(
         (communicator != NO_COMMUNICATOR).then_some(Membership { communicator, size, rank, side, origin })
     };
     let memberships = created().filter_map(membership).collect();
-    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes, gaps }
+    let earlier_ends = EarlierEnds::default();
+    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes, gaps, earlier_ends }
 }

@@ -1,6 +1,8 @@
 //! The channels of a job: the sends and receives that one communicator, source, destination and tag have in common.
 
-use crate::job_calls::{ANY, CommunicatorMembers, JobCalls, MessageEnd, MessageRole, UNKNOWN};
+use crate::job_calls::{
+    ANY, CommunicatorMembers, JobCalls, MessageEnd, MessageRole, MessagesBefore, UNKNOWN,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -31,9 +33,22 @@ pub(crate) struct MessageChannel {
     receives: Range<usize>,
     /// Number of receives.
     pub(crate) receive_count: u32,
+    /// Sends and receives before the part of the run that the calls are of.
+    before: [u32; 2],
 }
 
 impl MessageChannel {
+    /// Returns how many sends at the start belong to earlier receives, and how many receives to earlier sends.
+    pub(crate) fn displaced(&self) -> [usize; 2] {
+        let [sends, receives] = self.before;
+        [receives.saturating_sub(sends) as usize, sends.saturating_sub(receives) as usize]
+    }
+
+    /// Returns whether only one of the two processes has ends of the channel, in the whole run.
+    pub(crate) fn is_one_sided(&self) -> bool {
+        self.send_count() + self.before[0] == 0 || self.receive_count + self.before[1] == 0
+    }
+
     /// Returns the number of sends.
     pub(crate) fn send_count(&self) -> u32 {
         self.sends.len() as u32
@@ -101,9 +116,13 @@ impl<'a> JobChannels<'a> {
             known_forms: HashMap::new(),
         };
         let channel_of = (0..job.processes).map(|process| finder.find(&channels, process)).collect();
+        let before = finder.count_before(&job.messages_before);
         let ChannelFinder { found, unknown, .. } = finder;
         channels.unknown = unknown;
         channels.place(found, channel_of);
+        for (channel, before) in channels.all.iter_mut().zip(before) {
+            channel.before = before;
+        }
         channels
     }
 
@@ -154,6 +173,7 @@ impl<'a> JobChannels<'a> {
             sends: range(sends),
             receives: range(receives + probes),
             receive_count: receives,
+            before: [0; 2],
         });
         self.all = channels.collect();
         self.places = vec![0; next];
@@ -235,6 +255,25 @@ impl ChannelFinder<'_> {
             self.count(self.forms[form].meaning, end.role)
         };
         (0..channels.count_of(process)).map(channel_of).collect()
+    }
+
+    /// Returns the numbers of sends and receives of each channel in these messages.
+    fn count_before(&mut self, messages: &[MessagesBefore]) -> Vec<[u32; 2]> {
+        let mut before = Vec::new();
+        for found in messages {
+            match self.meaning_of(found.process, (found.communicator, found.peer, found.tag, found.is_send)) {
+                FormMeaning::OfChannel(channel) => {
+                    before.resize(self.found.len().max(before.len()), [0; 2]);
+                    let count: &mut u32 = &mut before[channel as usize][usize::from(!found.is_send)];
+                    *count = count.saturating_add(found.count);
+                }
+                // They may be of any channel that fits.
+                FormMeaning::Unknown(form) => self.unknown[form].1 += u64::from(found.count),
+                FormMeaning::NoMessage => {}
+            }
+        }
+        before.resize(self.found.len(), [0; 2]);
+        before
     }
 
     fn form_of(&mut self, process: u32, key: FormKey) -> usize {

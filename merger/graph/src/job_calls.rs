@@ -238,6 +238,23 @@ pub struct CommunicatorMembers {
     pub groups: Vec<Vec<u32>>,
 }
 
+/// Messages before the part of the run that the calls are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessagesBefore {
+    /// The process.
+    pub process: u32,
+    /// Index of the communicator.
+    pub communicator: u32,
+    /// Rank of the other process, as in [`MessageEnd::peer`].
+    pub peer: i32,
+    /// Tag; [`ANY`].
+    pub tag: i32,
+    /// Whether the process sends them.
+    pub is_send: bool,
+    /// Number of messages.
+    pub count: u32,
+}
+
 /// The calls of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JobCalls {
@@ -255,6 +272,10 @@ pub struct JobCalls {
     pub latency_ns: Option<u64>,
     /// Number of messages and collectives that are not in the timelines, because too little of them was recorded.
     pub unusable_operations: u64,
+    /// Whether the calls are of a part of the run, so that other ends of messages may be outside of it.
+    pub is_part: bool,
+    /// The messages before this part.
+    pub messages_before: Vec<MessagesBefore>,
 }
 
 /// What contradicts itself in the calls of a job.
@@ -322,6 +343,12 @@ impl JobCalls {
         }
         let members = self.communicators.iter().flat_map(|members| members.groups.iter().flatten());
         if members.clone().any(|process| *process != UNKNOWN && *process >= self.processes) {
+            return Err(CallsError::UnknownMember);
+        }
+        let is_known = |before: &MessagesBefore| {
+            before.process < self.processes && (before.communicator as usize) < self.communicators.len()
+        };
+        if !self.messages_before.iter().all(is_known) {
             return Err(CallsError::UnknownMember);
         }
         (0..self.timelines.len()).try_for_each(|timeline| self.check_timeline(timeline))

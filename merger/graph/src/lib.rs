@@ -43,7 +43,7 @@ pub use explained_waits::{ExplainedWait, ExplainedWaits};
 pub use finding::{FindingSubject, JobFinding};
 pub use job_calls::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
-    CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, UNKNOWN, WorkSegment,
+    CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, MessagesBefore, UNKNOWN, WorkSegment,
 };
 pub use message_flows::MessageFlow;
 pub use messages::MessageCounts;

@@ -69,7 +69,8 @@ pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
     let mut with_gaps: Vec<(&MessageChannel, [&[CallGap]; 2])> = Vec::new();
     for channel in &channels.all {
         let key = channel.key;
-        let is_equal = channel.send_count() == channel.receive_count;
+        // In a part of the run, the last messages may be received after it.
+        let is_equal = channel.send_count() == channel.receive_count && !job.is_part;
         let is_doubtful = doubtful.contains(&key);
         let gaps = match [key.source, key.destination].map(|process| missing[process as usize]) {
             [MissingEnds::Located(source), MissingEnds::Located(destination)] => {
@@ -82,7 +83,8 @@ pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
             Some([[], _] | [_, []]) if is_equal && !is_doubtful => {
                 matching.match_in_order(&channels, channel)
             }
-            Some(gaps) if !is_doubtful => with_gaps.push((channel, gaps)),
+            // The ends of a part are no ends of the run, from which those after a gap could be counted.
+            Some(gaps) if !is_doubtful && !job.is_part => with_gaps.push((channel, gaps)),
             None if is_equal && !is_doubtful => matching.match_in_order(&channels, channel),
             _ => matching.leave(channel),
         }
@@ -150,9 +152,15 @@ struct MessageMatching<'a> {
 impl MessageMatching<'_> {
     /// Matches the sends and receives of a channel in their order.
     fn match_in_order(&mut self, channels: &JobChannels<'_>, channel: &MessageChannel) {
-        let mut sends = channels.sends(channel).peekable();
+        let [first_send, mut earlier] = channel.displaced();
+        let mut sends = channels.sends(channel).skip(first_send).peekable();
+        let may_be_outside = self.job.is_part && !channel.is_one_sided();
         for end in channels.receives(channel) {
             let is_probe = channels.end(end).role == MessageRole::Probe;
+            if earlier > 0 {
+                earlier -= usize::from(!is_probe);
+                continue;
+            }
             match (sends.peek().copied(), is_probe) {
                 (Some(send), true) => self.set_partner(end, send),
                 (Some(send), false) => {
@@ -160,10 +168,10 @@ impl MessageMatching<'_> {
                     self.pair(send, end);
                 }
                 (None, true) => {}
-                (None, false) => self.counts.unmatched_receives += 1,
+                (None, false) => self.counts.unmatched_receives += u64::from(!may_be_outside),
             }
         }
-        self.counts.unmatched_sends += sends.count() as u64;
+        self.counts.unmatched_sends += if may_be_outside { 0 } else { sends.count() as u64 };
     }
 
     /// Matches the ends of a channel that gaps in the calls of its processes do not displace.

@@ -16,10 +16,6 @@ use rpd_verdict::AnalysisOptions;
 const LEFT_OUT: &str =
     "--ranks or --nodes leave out processes that the others may wait for; omit these options";
 
-/// Why no rank is named if a window cuts messages: the first ones in it may belong to earlier ones of other ranks.
-const CUT_MESSAGES: &str =
-    "--window cuts messages, and which sends and receives in it belong together is not known; omit --window";
-
 /// What a report lists beside times and verdicts. Nothing else is kept in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListedParts {
@@ -47,10 +43,8 @@ pub(crate) fn with_analysis<T>(
         let name = one_line(step);
         return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
     }
-    let has_messages = calls.job.timelines.iter().any(|timeline| !timeline.message_ends.is_empty());
-    let cut_messages = selection.window_ns().filter(|_| has_messages).map(|_| CUT_MESSAGES);
     let options = AnalysisOptions {
-        left_out: selection.is_restricted().then_some(LEFT_OUT).or(cut_messages),
+        left_out: selection.is_restricted().then_some(LEFT_OUT),
         keeps_messages: listed.messages,
     };
     options.analyse(calls, use_it)

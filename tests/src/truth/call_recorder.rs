@@ -120,7 +120,7 @@ impl<'a> CallRecorder<'a> {
             labels: 0,
             steps: program.steps,
             latency_ns: None,
-            unusable_operations: 0,
+            ..JobCalls::default()
         };
         CallRecorder {
             recording,

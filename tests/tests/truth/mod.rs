@@ -4,3 +4,4 @@ mod answers;
 mod laws;
 mod model;
 mod shards;
+mod windows;
