@@ -176,8 +176,17 @@ impl JoinedCalls<'_> {
         let first_timeline = self.calls.job.timelines.len() as u32;
         let numbers = RunNumbers { labels, communicators, first_timeline };
         for timeline in found.timelines {
-            let ThreadTimeline { start, end, calls, region_ids, work, first_work, operations, step_ranges } =
-                timeline;
+            let ThreadTimeline {
+                start,
+                end,
+                calls,
+                region_ids,
+                work,
+                first_work,
+                operations,
+                step_ranges,
+                ..
+            } = timeline;
             self.calls.job.timelines.push(CallTimeline {
                 process,
                 node,
