@@ -81,6 +81,11 @@ struct ThreadTime {
 }
 
 impl MpiTimes {
+    /// Returns whether several threads call MPI.
+    pub fn are_of_several_threads(&self) -> bool {
+        self.threads.len() > 1
+    }
+
     /// Adds a call and returns the time that the thread had spent in MPI before it. Calls must be added in the
     /// order of the thread.
     pub fn add(

@@ -5,7 +5,7 @@ use crate::input::KeySpace;
 use crate::input::survey::{CommandExits, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
 use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
-use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::model::{TableId, native, rocpd};
 use rpd_shard::record::{ClockDomain, Loss, Node, Process, SYSTEM_SOURCE, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,10 @@ pub struct JobFindings {
     pub rows_read: BTreeMap<TableId, u64>,
     /// Maximum number of calls to MPI.
     pub mpi_calls: u64,
+    /// Number of these that `rpd-collect` recorded.
+    pub collected_calls: u64,
+    /// Number of processes that call MPI in several threads.
+    pub in_threads: u32,
     /// Number of processes.
     pub processes: u64,
     /// Number of these processes that are not ranks.
@@ -117,12 +121,15 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
         crashes: first_deaths(crashes().map(|(_, death)| death.clone())),
         crashed: crashes().count() as u64,
         ranks: ranks_of_domains(surveys),
+        in_threads: sources().filter(|s| s.collectives.mpi.are_of_several_threads()).count() as u32,
         ..JobFindings::default()
     };
     crashes().for_each(|(is_command, death)| totals.stopped.add(death, is_command));
     for survey in surveys {
         add_rows(&mut totals.rows_read, &survey.rows_read);
         totals.mpi_calls = totals.mpi_calls.saturating_add(survey.mpi_calls());
+        let collected = survey.rows_read.get(&native::MPI_CALL).copied().unwrap_or(0);
+        totals.collected_calls = totals.collected_calls.saturating_add(collected);
         totals.commands.join(survey.commands.clone());
         totals.profiler_losses.join(survey.profiler_losses.clone());
     }
@@ -134,6 +141,8 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
         nodes.iter().for_each(|node| found.nodes.add(node));
         add_rows(&mut found.rows_read, &theirs.rows_read);
         found.mpi_calls = found.mpi_calls.saturating_add(theirs.mpi_calls);
+        found.collected_calls = found.collected_calls.saturating_add(theirs.collected_calls);
+        found.in_threads = found.in_threads.saturating_add(theirs.in_threads);
         found.processes += theirs.processes;
         found.kinds.collectors += theirs.kinds.collectors;
         found.kinds.workers += theirs.kinds.workers;

@@ -166,6 +166,9 @@ fn first_report(
     if found.mpi_calls == 0 && args.late != LateChoice::Never {
         report.note_no_calls();
     }
+    if args.late == LateChoice::Auto {
+        report.note_unusable_calls(found, !plan.previous_merges.is_empty());
+    }
     report.notes.extend(agreed.clocks.clock_file_notes.iter().cloned());
     report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.restore_names(note)));
     report.note_options_without_effect(args, plan);

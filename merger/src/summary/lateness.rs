@@ -1,6 +1,7 @@
 //! Summary lines about the rank that the others wait for, about the order of entering collectives, and about start-up.
 
 use super::MergeReport;
+use crate::agree::findings::JobFindings;
 use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 use rpd_verdict::RunVerdict;
@@ -28,6 +29,18 @@ impl MergeReport {
     pub fn note_no_calls(&mut self) {
         if self.verdict.is_none() && self.has_several_processes() {
             self.verdict = Some(RunVerdict::without_calls(&self.missing_ranks));
+        }
+    }
+
+    /// Notes that no rank is named, if it is known without reading the calls again that they do not show one.
+    pub fn note_unusable_calls(&mut self, found: &JobFindings, has_previous_merges: bool) {
+        if self.verdict.is_some() || !self.has_several_processes() {
+            return;
+        }
+        if found.in_threads > 0 {
+            self.verdict = Some(RunVerdict::in_threads(found.in_threads));
+        } else if found.collected_calls == 0 && !has_previous_merges {
+            self.verdict = Some(RunVerdict::of_profilers());
         }
     }
 

@@ -3,7 +3,9 @@
 use crate::analysed_run::{AnalysedRun, AnalysisOptions};
 use crate::cut::cut_texts;
 use crate::verdict::verdict_lines;
+use crate::why_not::limit_reason;
 use rpd_calls::{MissingCalls, RunCalls};
+use rpd_graph::DiagnosisLimit;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json, json};
@@ -38,6 +40,17 @@ impl RunVerdict {
         let calls = RunCalls { unavailable, ..RunCalls::default() };
         let analysed = AnalysisOptions::default().analyse(calls, |found| Ok(RunVerdict::of(found)));
         analysed.unwrap_or_else(|failure| RunVerdict::not_analysed(&failure.to_string()))
+    }
+
+    /// Returns that no rank is named, because processes call MPI in several threads.
+    pub fn in_threads(processes: u32) -> RunVerdict {
+        RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }))
+    }
+
+    /// Returns that no rank is named, because only profilers recorded calls.
+    pub fn of_profilers() -> RunVerdict {
+        let why = "profilers recorded the calls to MPI, without their communicators; record with rpd-collect";
+        RunVerdict::not_analysed(why)
     }
 
     /// Returns that no rank is named, because the calls were not analysed.
