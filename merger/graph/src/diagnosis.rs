@@ -227,7 +227,8 @@ impl WaitAnalysis<'_> {
         }
         let processes = threads.values().filter(|threads| **threads > 1).count() as u32;
         if processes > 0 {
-            limits.push(DiagnosisLimit::Threads { processes });
+            // Other limits follow, as it is not known which thread takes which message.
+            return vec![DiagnosisLimit::Threads { processes }];
         }
         let matched_share = self.matched_share();
         if matched_share < MIN_MATCHED {

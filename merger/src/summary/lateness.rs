@@ -34,13 +34,14 @@ impl MergeReport {
 
     /// Notes that no rank is named, if it is known without reading the calls again that they do not show one.
     pub fn note_unusable_calls(&mut self, found: &JobFindings, has_previous_merges: bool) {
-        if self.verdict.is_some() || !self.has_several_processes() {
+        let is_whole = self.missing_ranks.is_empty() && self.unfinished.is_empty();
+        if self.verdict.is_some() || !is_whole || !self.has_several_processes() {
             return;
         }
         if found.in_threads > 0 {
             self.verdict = Some(RunVerdict::in_threads(found.in_threads));
         } else if found.collected_calls == 0 && !has_previous_merges {
-            self.verdict = Some(RunVerdict::of_profilers());
+            self.verdict = Some(RunVerdict::without_communicators());
         }
     }
 

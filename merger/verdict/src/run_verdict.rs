@@ -47,9 +47,9 @@ impl RunVerdict {
         RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }))
     }
 
-    /// Returns that no rank is named, because only profilers recorded calls.
-    pub fn of_profilers() -> RunVerdict {
-        let why = "profilers recorded the calls to MPI, without their communicators; record with rpd-collect";
+    /// Returns that no rank is named, because no input has the communicators of calls.
+    pub fn without_communicators() -> RunVerdict {
+        let why = "the calls to MPI have no communicators, which profilers and .rpd files lack; merge shards of rpd-collect";
         RunVerdict::not_analysed(why)
     }
 
