@@ -67,7 +67,9 @@ pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Result<Repor
     }
     let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no times")];
     unavailable.extend(table.unknown_values(&[("count", "the number of these rows is not known")]));
-    unavailable.extend(not_recorded(run)?);
+    let rows = TimedRows::new(run);
+    rows.read_categories()?;
+    unavailable.extend(not_recorded(&rows));
     let note = match (incomplete(run), table.rows.is_empty()) {
         (Some(reason), _) => format!("the run is incomplete: {reason}"),
         (None, true) => "nothing is missing".to_owned(),
@@ -95,10 +97,9 @@ pub(crate) fn incomplete(run: &ReportRun) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Returns what was not recorded at all of the selected processes.
-pub(crate) fn not_recorded(run: &ReportRun) -> Result<Vec<Unavailable>, Failure> {
-    let rows = TimedRows::new(run);
-    let categories = rows.categories()?;
+/// Returns what was not recorded at all of the selected processes, of which the rows or categories are read already.
+pub(crate) fn not_recorded(rows: &TimedRows<'_>) -> Vec<Unavailable> {
+    let categories = rows.names.categories();
     let has = |recorded: Recorded| match recorded {
         Recorded::Categories(names) => names.iter().any(|name| categories.contains(*name)),
         Recorded::Table(table) => rows.units().iter().any(|unit| unit.has_rows(table)),
@@ -107,7 +108,7 @@ pub(crate) fn not_recorded(run: &ReportRun) -> Result<Vec<Unavailable>, Failure>
     let entry = |(_, what, how): &(Recorded, &'static str, &'static str)| {
         Unavailable::new(*what, "not recorded").recorded_by(Some(how))
     };
-    Ok(missing.map(entry).collect())
+    missing.map(entry).collect()
 }
 
 /// An entry of the table.

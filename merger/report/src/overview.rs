@@ -4,8 +4,9 @@ use crate::clocks::ClockBounds;
 use crate::evidence::{EVIDENCE_TABLES, wait_evidence};
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, not_recorded};
-use crate::ranks::report_ranks;
+use crate::ranks::rank_report;
 use crate::report::{NextCommand, Report, Unavailable, VerdictScreen};
+use crate::rows::TimedRows;
 use crate::steps::steps_text;
 use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, only_rank_of, verdict_lines, with_analysis};
 use rpd_console::Failure;
@@ -18,9 +19,11 @@ pub(crate) fn report_overview(
     max_rows: usize,
     explained: Option<usize>,
 ) -> Result<Report, Failure> {
-    let mut report = report_ranks(run, max_rows)?;
+    let rows = TimedRows::new(run);
+    let mut report = rank_report(&rows, max_rows)?;
     report.subject = "overview";
-    report.unavailable.extend(not_recorded(run)?);
+    report.unavailable.extend(not_recorded(&rows));
+    drop(rows);
     let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
     with_analysis(run, listed, |found| {
         report.unavailable.extend(missing_reasons(found.calls));

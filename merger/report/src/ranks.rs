@@ -36,9 +36,14 @@ const REASONS: [(&str, &str); 4] = [
 
 /// Makes the report.
 pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+    rank_report(&TimedRows::new(run), max_rows)
+}
+
+/// Makes the report from these rows, and reads the categories of their events.
+pub(crate) fn rank_report(rows: &TimedRows<'_>, max_rows: usize) -> Result<Report, Failure> {
+    let run = rows.run;
     let groups = ProcessGroups::by_rank(&run.database.processes);
-    let rows = TimedRows::new(run);
-    let times = rank_times(&rows, &groups)?;
+    let times = rank_times(rows, &groups)?;
     let bounds = ClockBounds::of(run);
     let span = times.values().fold(None, |span, times| joined_span(span, times.span));
     let mut table = ReportTable::new("ranks", &COLUMNS);

@@ -19,7 +19,7 @@ use rpd_console::Failure;
 use rpd_console::wording::counted;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use steps::StepTimes;
@@ -94,12 +94,11 @@ impl<'r> TimedRows<'r> {
         self.run.database.units.iter().filter(|unit| has_none || is_selected(unit)).collect()
     }
 
-    /// Returns the names of all categories that events of selected processes have.
-    pub(crate) fn categories(&self) -> Result<BTreeSet<String>, Failure> {
+    /// Reads the categories of the events of selected processes. Reading rows does so, too.
+    pub(crate) fn read_categories(&self) -> Result<(), Failure> {
         let tables = &self.run.database.tables;
         let read = |unit: &RowUnit| EventCategories::read(tables, unit, &self.names).map(drop);
-        self.units().into_par_iter().try_for_each(read)?;
-        Ok(self.names.categories())
+        self.units().into_par_iter().try_for_each(read)
     }
 
     /// Passes the selected rows of a unit in these tables to `take`, and joins the results of all pieces in order.

@@ -83,7 +83,7 @@ impl<'r> RowNames<'r> {
     }
 
     /// Returns the names of all categories that have a code.
-    pub(super) fn categories(&self) -> BTreeSet<String> {
+    pub(crate) fn categories(&self) -> BTreeSet<String> {
         let known = locked(&self.categories);
         known.ids.iter().filter_map(|id| self.strings.get(*id)).map(Cow::into_owned).collect()
     }
