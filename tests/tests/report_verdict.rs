@@ -229,7 +229,7 @@ fn a_folder_with_a_merged_database_alone_is_its_run() {
 }
 
 #[test]
-fn a_run_whose_ledger_cannot_be_read_is_not_complete() {
+fn a_run_with_a_damaged_ledger_is_incomplete() {
     let (_, _folder, database) = slow_stencil();
     let complete = printed(&[], &database);
     assert!(complete.contains("\ncomplete     nothing is missing"), "{complete}");

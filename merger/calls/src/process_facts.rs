@@ -72,7 +72,7 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
     for tag in ["rpd.missing_ranks", "rpd.unfinished_ranks", "rpd.losses", "rpd.former_losses"] {
         let rows = json(tag);
         if !rows.is_array() && !run.tables.tag(tag).is_empty() {
-            // What the merge wrote there is not known.
+            // The list is damaged, so any number of rows may be lost.
             losses.rows.insert(UNKNOWN_TABLE.to_owned(), None);
         }
         if !tag.ends_with("losses") {

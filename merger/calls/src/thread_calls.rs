@@ -15,7 +15,7 @@ const MAX_POLL_GAP_NS: i64 = 10_000;
 /// Maximum overlap of two calls that is an error of rounding, ns.
 const MAX_ROUNDING_NS: i64 = 1_000;
 
-/// What is read of each thread.
+/// The part of each thread that is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadPart {
     /// First time and end, ns in job time.

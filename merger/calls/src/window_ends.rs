@@ -4,7 +4,7 @@ use crate::thread_calls::ThreadTimeline;
 use rpd_graph::{MessageEnd, MessageRole};
 use std::collections::BTreeMap;
 
-/// What a window leaves out of the messages of a process.
+/// The message ends of a process before a window.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct EarlierEnds {
     /// Number of ends before the window by communicator of the unit, peer, tag, and whether they send.

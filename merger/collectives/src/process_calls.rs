@@ -34,7 +34,7 @@ pub struct CollectiveCall {
     pub enter: i64,
     /// Exit time, ns; `None` if it is not recorded or depends on no other rank.
     pub exit: Option<i64>,
-    /// Recorded exit time of a call whose exit depends on no other rank of its group, ns.
+    /// Recorded exit time, ns, of a call that waits for no rank of its own group.
     pub unrelated_exit: Option<i64>,
     /// Time that the thread had spent in MPI before the call; `None` if it is not known.
     pub mpi_before: Option<MpiBefore>,

@@ -104,7 +104,7 @@ impl TimelineDependencies {
     }
 }
 
-/// What the calls of a job depend on, and how long they take once that has come.
+/// Dependencies of the calls of a job, and the duration of each call without waiting for them.
 #[derive(Clone, Debug)]
 pub struct CallDependencies {
     instances: Instances,

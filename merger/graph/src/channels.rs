@@ -83,7 +83,7 @@ fn form_key(end: &MessageEnd) -> FormKey {
     (end.communicator, end.peer, end.tag, end.role.is_send())
 }
 
-/// What the ends of one form are in a process: ends of a channel, ends of an unknown channel, or no ends.
+/// The channel of the ends of one form in a process: known, unknown, or none.
 #[derive(Clone, Copy, Debug)]
 enum FormMeaning {
     OfChannel(u32),

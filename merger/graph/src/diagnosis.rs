@@ -78,7 +78,7 @@ pub struct JobDiagnosis {
     /// The causes that are named, the one with the longest excess first. The gain of each is what remains to be gained
     /// when those before it work as is typical.
     pub findings: Vec<JobFinding>,
-    /// What the job would gain if all work of all threads in the steps took as long as is typical.
+    /// Gain if all work of all threads in the steps took as long as is typical.
     pub gain_of_all: WhatIfGain,
     /// What it would gain before the first step.
     pub gain_of_start_up: WhatIfGain,

@@ -16,7 +16,7 @@ use rpd_verdict::AnalysisOptions;
 const LEFT_OUT: &str =
     "--ranks or --nodes leave out processes that the others may wait for; omit these options";
 
-/// What a report lists beside times and verdicts. Nothing else is kept in memory.
+/// Parts of a run that a report lists beside times and verdicts. Other parts are released.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListedParts {
     /// Rows of calls, by their keys.
