@@ -1,6 +1,7 @@
-//! Encoding of side records in shards and of messages between merge ranks. No other file uses bincode.
+//! Encoding of side records in shards, of messages between merge ranks, and of calls in their files. No other file uses
+//! bincode.
 //!
-//! bincode 2.0.1, standard configuration: little endian, varint integers. Every decode is bounded.
+//! bincode 2.0.1, standard configuration: little endian, varint integers. Every decode is bounded, by a limit or by its caller.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,11 +38,22 @@ pub fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError>
     decode_within::<T, MESSAGE_LIMIT>(bytes)
 }
 
+/// Decodes a value, which must fill `bytes` exactly. The caller bounds them: a decoded list reserves at most 1 MiB for
+/// elements that are not there.
+pub fn decode_unlimited<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    whole(bincode::serde::decode_from_slice(bytes, bincode::config::standard()), bytes.len())
+}
+
 fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, WireError> {
     let config = bincode::config::standard().with_limit::<LIMIT>();
-    match bincode::serde::decode_from_slice(bytes, config) {
-        Ok((value, used)) if used == bytes.len() => Ok(value),
-        Ok((_, used)) => Err(WireError(format!("{} bytes left over", bytes.len() - used))),
+    whole(bincode::serde::decode_from_slice(bytes, config), bytes.len())
+}
+
+/// Returns the decoded value, if it was all there was.
+fn whole<T>(decoded: Result<(T, usize), bincode::error::DecodeError>, bytes: usize) -> Result<T, WireError> {
+    match decoded {
+        Ok((value, used)) if used == bytes => Ok(value),
+        Ok((_, used)) => Err(WireError(format!("{} bytes left over", bytes - used))),
         Err(error) => Err(WireError(error.to_string())),
     }
 }
