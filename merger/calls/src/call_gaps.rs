@@ -7,10 +7,11 @@ use crate::region_names::RegionNames;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, RegionRow};
 use rpd_graph::{CallGap, UNKNOWN};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// The calls of a process that may be missing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ProcessGaps {
     /// Number of numbers that no call has.
     pub(crate) missing_numbers: u64,

@@ -2,6 +2,7 @@
 
 use crate::region_names::RegionNames;
 use rpd_run::RunStrings;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Maximum number of labels; all others share [`CallLabel::Other`].
@@ -26,7 +27,7 @@ pub enum CallLabel {
 }
 
 /// A label by numbers of [`RegionNames`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum LabelKey {
     /// Place of the name.
     Name(u32),
@@ -62,6 +63,11 @@ impl LabelNumbers {
     /// Returns the labels in the order of their numbers.
     pub(crate) fn keys(&self) -> &[LabelKey] {
         &self.keys
+    }
+
+    /// Returns the labels alone.
+    pub(crate) fn into_keys(self) -> Vec<LabelKey> {
+        self.keys
     }
 
     /// Returns the texts of the labels.

@@ -11,11 +11,13 @@
 //! the run             numbers of labels and communicators, members, steps, what is missing
 //! ```
 
+mod call_file;
 mod call_gaps;
 mod call_values;
 mod communicators;
 mod functions;
 mod id_index;
+mod joined_calls;
 mod labels;
 mod merged_metadata;
 mod missing_calls;
@@ -23,6 +25,7 @@ mod notes;
 mod operations;
 mod persistent;
 mod process_facts;
+mod read_calls;
 mod region_names;
 mod repetition;
 mod run_calls;
@@ -35,6 +38,7 @@ mod unit_calls;
 mod unit_rows;
 mod window_ends;
 
+pub use call_file::{CallFile, CallFileError};
 pub use labels::CallLabel;
 pub use missing_calls::MissingCalls;
 pub use run_calls::{CallProcess, ReadOptions, RunCalls};

@@ -6,13 +6,14 @@ use crate::id_index::IdIndex;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, SampleRow};
 use rpd_graph::{ANY, BegunOperation, CollectiveEntry, CollectiveWaits, Completion, MessageEnd, MessageRole};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
 /// `MPI_COMM_WORLD` in entries by `MPI_Init` and `MPI_Finalize`, which name no communicator.
 pub(crate) const WORLD: u32 = NO_COMMUNICATOR - 1;
 
 /// Numbers of calls of a process that the analysis cannot use as they are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ProcessNotes {
     /// Calls inside of another call, which are left out.
     pub(crate) nested: u64,
@@ -51,7 +52,7 @@ impl ProcessNotes {
 }
 
 /// What the calls of a thread do, in the order of calls.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OperationLists {
     pub(crate) message_ends: Vec<MessageEnd>,
     /// `function` is the number of [`crate::region_names::RegionNames`].

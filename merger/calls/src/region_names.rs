@@ -64,6 +64,21 @@ impl RegionNames {
         self.functions.get(usize::from(function)).map_or("", |(name, _)| name)
     }
 
+    /// Returns whether there is a string at a place.
+    pub(crate) fn has_string(&self, place: u32) -> bool {
+        (place as usize) < self.classes.len()
+    }
+
+    /// Returns whether there is a class.
+    pub(crate) fn has_class(&self, class: u32) -> bool {
+        (class as usize) < self.class_names.len()
+    }
+
+    /// Returns whether there is a function.
+    pub(crate) fn has_function(&self, function: u16) -> bool {
+        usize::from(function) < self.functions.len()
+    }
+
     /// Returns the class of a string.
     #[inline]
     pub(crate) fn class(&self, place: u32) -> u32 {

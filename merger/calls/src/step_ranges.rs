@@ -2,13 +2,14 @@
 
 use crate::unit_rows::RegionRow;
 use rpd_graph::JobCalls;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Maximum number of classes of ranges of a thread that may mark steps.
 const MAX_CANDIDATES: usize = 64;
 
 /// Ranges of one class that cover most of a thread.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct StepRanges {
     /// Class of their names.
     pub(crate) class: u32,

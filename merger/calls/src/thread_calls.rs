@@ -9,6 +9,7 @@ use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
 use rpd_graph::{Call, WorkSegment};
+use serde::{Deserialize, Serialize};
 
 /// Maximum time between two polls that are one call, ns.
 const MAX_POLL_GAP_NS: i64 = 10_000;
@@ -26,6 +27,13 @@ pub(crate) struct ReadPart {
     pub(crate) keeps_row_keys: bool,
 }
 
+impl ReadPart {
+    /// Returns the whole run, with steps as they are found and without the keys of rows.
+    pub(crate) fn whole() -> ReadPart {
+        ReadPart { window: None, step_class: None, keeps_row_keys: false }
+    }
+}
+
 /// What a thread needs of its run and unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadContext<'a> {
@@ -35,13 +43,14 @@ pub(crate) struct ThreadContext<'a> {
 }
 
 /// The calls of a thread, in the numbers of its unit.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ThreadTimeline {
     /// Key of the thread.
     pub(crate) thread: i64,
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) calls: Vec<Call>,
+    #[serde(skip)]
     pub(crate) region_ids: Vec<i64>,
     pub(crate) work: Vec<WorkSegment>,
     pub(crate) first_work: Vec<u32>,

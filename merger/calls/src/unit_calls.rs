@@ -2,17 +2,18 @@
 
 use crate::call_gaps::ProcessGaps;
 use crate::call_values::NO_COMMUNICATOR;
-use crate::labels::LabelNumbers;
+use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::thread_calls::{ReadPart, ThreadContext, ThreadTimeline, sweep_thread};
 use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
 use crate::window_ends::EarlierEnds;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// That a process is a member of a communicator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Membership {
     /// Index among the communicators of the unit.
     pub(crate) communicator: u32,
@@ -25,7 +26,7 @@ pub(crate) struct Membership {
 }
 
 /// The calls of a process, in the numbers of its unit.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ProcessCalls {
     /// Key of the process, if the unit is of several; otherwise 0.
     pub(crate) process: i64,
@@ -34,15 +35,17 @@ pub(crate) struct ProcessCalls {
     pub(crate) notes: ProcessNotes,
     pub(crate) gaps: ProcessGaps,
     /// Messages before the window.
+    #[serde(skip)]
     pub(crate) earlier_ends: EarlierEnds,
 }
 
 /// The calls of a unit.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct UnitCalls {
     pub(crate) processes: Vec<ProcessCalls>,
     pub(crate) communicators: Vec<Box<[u8]>>,
-    pub(crate) labels: LabelNumbers,
+    /// The labels, by their numbers in the unit.
+    pub(crate) labels: Vec<LabelKey>,
     pub(crate) gpu: Option<String>,
     pub(crate) unusable_regions: u64,
 }
@@ -57,16 +60,18 @@ impl UnitCalls {
         regions.sort_by_key(order);
         samples.sort_by_key(|sample| sample.process);
         let context = ThreadContext { names, calls: &calls, part };
+        let mut labels = LabelNumbers::default();
         let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
         for of_process in regions.chunk_by(|a, b| a.process == b.process) {
             let Some(process) = of_process.first().map(|region| region.process) else { continue };
             let from = samples.partition_point(|sample| sample.process < process);
             let to = samples.partition_point(|sample| sample.process <= process);
-            let found = windowed_calls(of_process, &samples[from..to], context, &mut unit.labels);
+            let found = windowed_calls(of_process, &samples[from..to], context, &mut labels);
             if !found.timelines.is_empty() {
                 unit.processes.push(ProcessCalls { process, ..found });
             }
         }
+        unit.labels = labels.into_keys();
         unit
     }
 }

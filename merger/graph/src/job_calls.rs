@@ -1,5 +1,6 @@
 //! The calls of a job, as the analysis takes them: compact, in the order of each thread, without texts.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -10,7 +11,7 @@ pub const ANY: i32 = i32::MIN;
 /// A call to a communication library, 24 bytes.
 ///
 /// Polls that follow one another without work in between, up to the one that succeeds, are one call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Call {
     /// Time at which the thread entered the call, ns in job time.
     pub enter_ns: i64,
@@ -28,7 +29,7 @@ impl Call {
 }
 
 /// Work of a thread between two calls under one label.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkSegment {
     /// Label: the innermost range, or the place between two calls.
     pub label: u32,
@@ -37,7 +38,7 @@ pub struct WorkSegment {
 }
 
 /// How a send or receive takes part in a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MessageRole {
     /// A send that may return before the message is received.
     Send,
@@ -59,7 +60,7 @@ impl MessageRole {
 }
 
 /// One end of a message, 24 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MessageEnd {
     /// Index of the call that sends or posts the receive.
     pub call: u32,
@@ -79,7 +80,7 @@ pub struct MessageEnd {
 }
 
 /// Which members a member of a collective waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CollectiveWaits {
     /// Every member waits for all.
     ForAll,
@@ -106,7 +107,7 @@ impl MessageEnd {
 }
 
 /// The entry of a process into a collective.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CollectiveEntry {
     /// Index of the call that enters.
     pub call: u32,
@@ -133,7 +134,7 @@ impl CollectiveEntry {
 }
 
 /// A call that saw the completion of an operation which an earlier call of the process began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Completion {
     /// Index of the call.
     pub call: u32,
@@ -144,7 +145,7 @@ pub struct Completion {
 }
 
 /// An operation that a call begins and another one completes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum BegunOperation {
     /// Index of the message end.
     Message(u32),
@@ -153,7 +154,7 @@ pub enum BegunOperation {
 }
 
 /// A place in a timeline at which calls with messages of a communicator are missing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallGap {
     /// Index of the communicator.
     pub communicator: u32,

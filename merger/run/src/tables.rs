@@ -55,7 +55,7 @@ impl IdRanges {
     }
 
     /// Returns the maximum number of ids.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }

@@ -6,7 +6,7 @@ use rpd_run::RunDatabase;
 use std::fs;
 
 /// A run with calls, messages, requests and communicators.
-fn run() -> SmallRun {
+pub(crate) fn run() -> SmallRun {
     let mut run = SmallRun::new();
     for rank in 0..2 {
         let thread = run.rank(rank, 2);

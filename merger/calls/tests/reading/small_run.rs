@@ -1,6 +1,6 @@
 //! Small merged databases, written row by row.
 
-use rpd_calls::{ReadOptions, RunCalls};
+use rpd_calls::{CallFile, ReadOptions, RunCalls};
 use rpd_rocpd::{Guid, Writer};
 use rpd_run::RunDatabase;
 use rusqlite::{Connection, params};
@@ -158,9 +158,15 @@ impl SmallRun {
         self.sql("COMMIT");
     }
 
-    /// Finishes the database and reads its calls, with the keys of their rows.
+    /// Finishes the database and reads its calls, with the keys of their rows. Those of the whole run must be the same
+    /// in a file of calls.
     pub(crate) fn read(&mut self, options: &ReadOptions) -> RunCalls {
         self.finish();
+        let (run, place) = (self.open(), self.path().with_extension("calls"));
+        CallFile::write(&place, &run, 3).unwrap();
+        let file = CallFile::open(&place, &run).unwrap().unwrap();
+        let stored = RunCalls::from_file(&run, &file).unwrap();
+        assert_eq!(stored, RunCalls::read(&run, &ReadOptions::default()).unwrap());
         let options = ReadOptions { keeps_row_keys: true, ..options.clone() };
         RunCalls::read(&self.open(), &options).unwrap()
     }

@@ -1,0 +1,210 @@
+//! Joins the calls of all units to those of a run.
+
+use crate::call_gaps::ProcessGaps;
+use crate::communicators::{RunCommunicators, run_number};
+use crate::labels::{LabelKey, LabelNumbers};
+use crate::merged_metadata::MergedMetadata;
+use crate::missing_calls::MissingCalls;
+use crate::notes::missing_calls;
+use crate::operations::ProcessNotes;
+use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
+use crate::region_names::RegionNames;
+use crate::run_calls::{CallProcess, ReadOptions, RunCalls};
+use crate::run_numbers::RunNumbers;
+use crate::step_ranges::StepRanges;
+use crate::steps::find_steps;
+use crate::thread_calls::ThreadTimeline;
+use crate::unit_calls::{ProcessCalls, UnitCalls};
+use crate::window_ends::EarlierEnds;
+use rpd_console::Failure;
+use rpd_graph::{CallTimeline, MessagesBefore};
+use rpd_run::RunDatabase;
+use std::collections::{BTreeSet, HashMap};
+
+/// Calls as they are joined to those of a job.
+pub(crate) struct JoinedCalls<'a> {
+    run: &'a RunDatabase,
+    facts: HashMap<i64, ProcessFacts>,
+    metadata: MergedMetadata,
+    places: HashMap<i64, usize>,
+    nodes: HashMap<i64, u32>,
+    labels: LabelNumbers,
+    communicators: RunCommunicators,
+    calls: RunCalls,
+    step_ranges: Vec<Vec<StepRanges>>,
+    notes: Vec<ProcessNotes>,
+    gaps: Vec<ProcessGaps>,
+    /// Processes of which it is not known which messages are in the window.
+    displaced: BTreeSet<u32>,
+    unusable_regions: u64,
+}
+
+impl<'a> JoinedCalls<'a> {
+    /// Joins the calls of all units.
+    pub(crate) fn of(run: &'a RunDatabase, units: Vec<UnitCalls>) -> Result<JoinedCalls<'a>, Failure> {
+        let mut joined = JoinedCalls {
+            run,
+            facts: read_process_facts(run)?,
+            metadata: MergedMetadata::read(run),
+            places: (0..).zip(&run.processes).map(|(place, process)| (process.info.id, place)).collect(),
+            nodes: HashMap::new(),
+            labels: LabelNumbers::default(),
+            communicators: RunCommunicators::new(),
+            calls: RunCalls::default(),
+            step_ranges: Vec::new(),
+            notes: Vec::new(),
+            gaps: Vec::new(),
+            displaced: BTreeSet::new(),
+            unusable_regions: 0,
+        };
+        for (unit, row_unit) in units.into_iter().zip(&run.units) {
+            joined.unusable_regions = joined.unusable_regions.saturating_add(unit.unusable_regions);
+            let first = row_unit.processes.first().copied().unwrap_or(0) as usize;
+            joined.add_unit(unit, first, row_unit.is_unclaimed);
+        }
+        Ok(joined)
+    }
+
+    /// Adds a unit. `only_process` is the index of its process if it is of a single one.
+    fn add_unit(&mut self, mut unit: UnitCalls, only_process: usize, is_of_several: bool) {
+        let labels: Vec<u32> = unit.labels.iter().map(|key| self.labels.number(*key)).collect();
+        for found in std::mem::take(&mut unit.processes) {
+            let place = match is_of_several {
+                true => self.places.get(&found.process).copied(),
+                false => Some(only_process),
+            };
+            let Some(info) =
+                place.and_then(|place| self.run.processes.get(place)).map(|process| &process.info)
+            else {
+                continue;
+            };
+            let process = self.calls.processes.len() as u32;
+            let facts = self.facts.get(&info.id).copied().unwrap_or_default();
+            let title = match info.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("process {}", info.pid),
+            };
+            let communicators = self.communicators.add_names(&unit, process, &title);
+            self.communicators.add_members(&found.memberships, &communicators, process);
+            if let Some(rank) = info.rank {
+                self.communicators.add_rank(&facts, rank, process);
+            }
+            self.calls.processes.push(CallProcess {
+                rank: info.rank,
+                host: info.host.clone(),
+                gpu: unit.gpu.clone(),
+                run_process: place.unwrap_or(0),
+            });
+            self.add_timelines(found, facts, process, &labels, &communicators);
+        }
+    }
+
+    fn add_timelines(
+        &mut self,
+        found: ProcessCalls,
+        facts: ProcessFacts,
+        process: u32,
+        labels: &[u32],
+        communicators: &[u32],
+    ) {
+        let next_node = self.nodes.len() as u32;
+        let node = *self.nodes.entry(facts.node).or_insert(next_node);
+        let rank = self.calls.processes.get(process as usize).and_then(|process| process.rank);
+        let error_bounds = self.metadata.error_bounds_of(rank);
+        let first_timeline = self.calls.job.timelines.len() as u32;
+        let numbers = RunNumbers { labels, communicators, first_timeline };
+        for timeline in found.timelines {
+            let ThreadTimeline {
+                start,
+                end,
+                calls,
+                region_ids,
+                work,
+                first_work,
+                operations,
+                step_ranges,
+                ..
+            } = timeline;
+            self.calls.job.timelines.push(CallTimeline {
+                process,
+                node,
+                start_ns: start,
+                end_ns: end,
+                error_bound_ns: facts.error_bound_ns,
+                error_bounds: error_bounds.clone(),
+                lacks_calls: false,
+                gaps: None,
+                calls: numbers.calls(calls),
+                work: numbers.work(work),
+                first_work,
+                message_ends: numbers.message_ends(operations.message_ends),
+                entries: numbers.entries(operations.entries),
+                completions: numbers.completions(operations.completions),
+                first_call_of_step: Vec::new(),
+            });
+            self.calls.region_ids.push(region_ids);
+            self.step_ranges.push(step_ranges);
+        }
+        self.add_earlier_ends(&found.earlier_ends, process, communicators);
+        self.notes.push(found.notes);
+        self.gaps.push(found.gaps.in_run(communicators));
+    }
+
+    fn add_earlier_ends(&mut self, found: &EarlierEnds, process: u32, communicators: &[u32]) {
+        let earlier = found.counts.iter().map(|(&(communicator, peer, tag, is_send), &count)| {
+            let communicator = run_number(communicators, communicator);
+            MessagesBefore { process, communicator, peer, tag, is_send, count }
+        });
+        self.calls.job.messages_before.extend(earlier);
+        if found.are_displaced {
+            self.displaced.insert(process);
+        }
+    }
+
+    /// Completes the calls, which were read with these options.
+    pub(crate) fn finish(mut self, names: &RegionNames, options: &ReadOptions) -> Result<RunCalls, Failure> {
+        let key =
+            |process: &CallProcess| self.run.processes.get(process.run_process).map(|found| found.info.id);
+        let numbers = (0u32..).zip(&self.calls.processes);
+        let numbers = numbers.filter_map(|(number, process)| Some((key(process)?, number))).collect();
+        self.communicators.add_merged(&self.metadata.communicators, &numbers);
+        let strings = &self.run.strings;
+        let (members, unknown_members) = self.communicators.finish();
+        let mut calls = self.calls;
+        calls.communicators = self.communicators.names;
+        calls.job.communicators = members;
+        calls.job.processes = calls.processes.len() as u32;
+        calls.job.is_part = options.window_ns.is_some();
+        calls.job.labels = self.labels.keys().len() as u32;
+        calls.labels = self.labels.texts(names, strings);
+        let losses = read_call_losses(self.run);
+        let (unavailable, lacking) =
+            missing_calls(&calls, &self.notes, &losses, unknown_members, self.unusable_regions);
+        for timeline in &mut calls.job.timelines {
+            let process = timeline.process as usize;
+            let Some((places, gaps)) = lacking.get(process).copied().zip(self.gaps.get(process)) else {
+                continue;
+            };
+            (timeline.lacks_calls, timeline.gaps) = places.of_process(gaps);
+            if self.displaced.contains(&timeline.process) {
+                (timeline.lacks_calls, timeline.gaps) = (true, None);
+            }
+        }
+        calls.unavailable = unavailable;
+        let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);
+        calls.job.unusable_operations = unusable.fold(0, u64::saturating_add);
+        let class_name = |class| names.class_name(class, strings);
+        let label_name = |label: u32| match self.labels.keys().get(label as usize) {
+            Some(LabelKey::Function(function)) => names.function_name(*function).to_owned(),
+            _ => String::new(),
+        };
+        calls.steps =
+            find_steps(&mut calls.job, &self.step_ranges, options.step.is_some(), class_name, label_name);
+        if calls.steps.is_none() {
+            calls.unavailable.push(MissingCalls::NoSteps);
+        }
+        let check = calls.job.check();
+        check.map_err(|error| self.run.tables.failure(format_args!("calls: {error}")))?;
+        Ok(calls)
+    }
+}
