@@ -163,6 +163,13 @@ impl MemoryBudget {
         (needed > self.0).then_some(needed)
     }
 
+    /// Returns the number of units of rows, at most `wanted`, of which the calls are found at once. The largest has this
+    /// number of regions.
+    pub fn units_at_once(self, regions: u64, wanted: usize) -> usize {
+        let largest = regions.saturating_mul(ANALYSED_CALL_BYTES + ANALYSED_REGION_BYTES).max(1);
+        usize::try_from((self.0 - BASE_BYTES) / largest).unwrap_or(usize::MAX).min(wanted)
+    }
+
     /// Fails if the memory does not suffice. `read` of `all` bytes of the inputs were read so far.
     pub fn check(self, held: HeldMemory, (read, all): (u64, u64)) -> Result<(), Failure> {
         if held.needed() <= self.0 {

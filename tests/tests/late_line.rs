@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The shards of a stencil in which rank 2 is slow.
-fn slow_stencil(ranks: u32, steps: u32) -> (TempDir, PathBuf) {
+pub(crate) fn slow_stencil(ranks: u32, steps: u32) -> (TempDir, PathBuf) {
     let size = ScenarioSize { ranks, subject: 2, steps, ..ScenarioSize::drawn(ScenarioKind::Stencil, 3) };
     let folder = tempfile::tempdir().unwrap();
     let run = write_scenario(&Scenario::sized(ScenarioKind::Stencil, size), &[], folder.path()).unwrap();
@@ -17,13 +17,13 @@ fn slow_stencil(ranks: u32, steps: u32) -> (TempDir, PathBuf) {
 }
 
 /// What a merge prints: its report, and the text of the line `late`.
-struct PrintedMerge {
-    report: Json,
-    summary: String,
-    late: Option<String>,
+pub(crate) struct PrintedMerge {
+    pub(crate) report: Json,
+    pub(crate) summary: String,
+    pub(crate) late: Option<String>,
 }
 
-fn printed(outcome: JobOutcome) -> PrintedMerge {
+pub(crate) fn printed(outcome: JobOutcome) -> PrintedMerge {
     let outcome = outcome.success();
     let late = outcome.stderr.lines().find_map(|line| line.strip_prefix("late "));
     PrintedMerge {
@@ -33,7 +33,7 @@ fn printed(outcome: JobOutcome) -> PrintedMerge {
     }
 }
 
-fn merged(arguments: &[&str], input: &Path, output: &Path) -> PrintedMerge {
+pub(crate) fn merged(arguments: &[&str], input: &Path, output: &Path) -> PrintedMerge {
     let job = rpd_merge().args(["--json", "--force"]).args(arguments).arg("-o").arg(output).arg(input);
     printed(job.run())
 }

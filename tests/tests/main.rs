@@ -7,6 +7,7 @@ mod amd_views;
 mod auto_backend;
 mod bad_input;
 mod bulk;
+mod call_file;
 mod clock_tables;
 mod clocks;
 mod cluster;

@@ -1,6 +1,6 @@
 //! The calls that rpd-calls reads from recorded jobs, against SQL over the same databases.
 
-use rpd_calls::{CallLabel, MissingCalls, ReadOptions, RunCalls};
+use rpd_calls::{CallFile, CallLabel, MissingCalls, ReadOptions, RunCalls};
 use rpd_graph::{CallGraph, CallTimeline};
 use rpd_run::RunDatabase;
 use rpd_tests::harness::{Database, Job, binary, mpi_missing, mpirun, repository, rpd_merge, skip};
@@ -20,8 +20,16 @@ pub(crate) fn recorded(folder: &Path, source: &str, arguments: &[&str]) -> PathB
     database
 }
 
+/// Reads the calls from their rows. They must be the same in a file of calls.
 fn read(database: &Path) -> RunCalls {
-    RunCalls::read(&RunDatabase::open(database, None).unwrap(), &ReadOptions::default()).unwrap()
+    let run = RunDatabase::open(database, None).unwrap();
+    let calls = RunCalls::read(&run, &ReadOptions::default()).unwrap();
+    let place = database.with_extension("calls");
+    CallFile::write(&place, &run, 2).unwrap();
+    let file = CallFile::open(&place, &run).unwrap().unwrap();
+    assert_eq!(RunCalls::from_file(&run, &file).unwrap(), calls);
+    std::fs::remove_file(place).unwrap();
+    calls
 }
 
 fn sum(calls: &RunCalls, count: impl Fn(&CallTimeline) -> usize) -> i64 {

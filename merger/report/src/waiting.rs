@@ -7,7 +7,7 @@ pub(crate) use rpd_verdict::{
 use crate::input::ReportRun;
 use crate::recording::how_to_record;
 use crate::report::Unavailable;
-use rpd_calls::{ReadOptions, RunCalls};
+use rpd_calls::{CallFile, ReadOptions, RunCalls};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
 use rpd_verdict::AnalysisOptions;
@@ -37,7 +37,8 @@ pub(crate) fn with_analysis<T>(
         window_ns: selection.window_ns(),
         keeps_row_keys: listed.row_keys,
     };
-    let calls = RunCalls::read(&run.database, &options)?;
+    let stored = if options == ReadOptions::default() { stored_calls(run) } else { None };
+    let calls = stored.map_or_else(|| RunCalls::read(&run.database, &options), Ok)?;
     if let Some(step) = selection.step.as_deref().filter(|_| calls.steps.is_none() && calls.job.processes > 0)
     {
         let name = one_line(step);
@@ -48,6 +49,25 @@ pub(crate) fn with_analysis<T>(
         keeps_messages: listed.messages,
     };
     options.analyse(calls, use_it)
+}
+
+/// Reads the calls of the whole run from their file beside the database, if there is one that fits.
+fn stored_calls(run: &ReportRun) -> Option<RunCalls> {
+    let database = &run.database;
+    let place = CallFile::place(database.tables.database().path())?;
+    let is_whole = database.processes.iter().all(|process| process.is_selected);
+    let file = CallFile::open(&place, database).transpose().filter(|_| is_whole)?;
+    match file.and_then(|file| RunCalls::from_file(database, &file)) {
+        Ok(calls) => Some(calls),
+        Err(error) => {
+            if !run.is_quiet {
+                let place = place.display();
+                let note = format!("{place} is not used, which only takes longer: {error}");
+                eprintln!("note: {}", one_line(&note));
+            }
+            None
+        }
+    }
 }
 
 /// Describes what is missing in the calls.

@@ -1,25 +1,42 @@
-//! After the file is complete: finds which rank the others wait for, as rpd-report does.
+//! After the file is complete: finds which rank the others wait for, as rpd-report does, and writes many calls into a
+//! file of their own, from which rpd-report reads them.
 
 use super::agree::JobAgreement;
+use crate::budget::MemoryBudget;
 use crate::options::{LateChoice, MergeArgs};
+use crate::partial_output::PartialOutput;
 use crate::summary::MergeReport;
-use rpd_calls::{ReadOptions, RunCalls};
+use rpd_calls::{CallFile, ReadOptions, RunCalls};
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::wording::grouped;
 use rpd_console::{Failure, Progress};
+use rpd_files::remove_output;
 use rpd_run::RunDatabase;
 use rpd_shard::model::rocpd;
 use rpd_shard::size::Size;
 use rpd_verdict::{AnalysisOptions, RunVerdict};
+use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Maximum number of calls to MPI that are analysed unless the user wants it.
 const MAX_CALLS: u64 = 50_000_000;
+/// Minimum number of calls to MPI that have a file of their own. Fewer are read from rows within a tenth of a second.
+const MIN_CALLS_OF_FILE: u64 = 100_000;
 
-/// Analyses the calls to MPI in the complete file at `path` on rank 0, and adds the verdict to the report, or the reason
-/// why they cannot be analysed. The file does not have it: whether calls are analysed depends on the memory of the
-/// merge, and what it writes does not.
+/// What was found in the calls.
+#[derive(Debug, Serialize, Deserialize)]
+struct FoundInCalls {
+    /// The object of the verdict.
+    verdict: String,
+    has_call_file: bool,
+    /// Why there is no file of calls, although there should be one.
+    note: Option<String>,
+}
+
+/// Analyses the calls to MPI in the complete file on rank 0, and adds the verdict to the report, or the reason why they
+/// cannot be analysed. The file does not have it: whether calls are analysed depends on the memory of the merge, and
+/// what it writes does not.
 ///
 /// # Errors
 /// A failure that the ranks have agreed on.
@@ -27,7 +44,7 @@ pub(super) fn analyse(
     comm: &impl Comm,
     args: &MergeArgs,
     agreed: &JobAgreement,
-    path: &Path,
+    output: &PartialOutput,
     report: &mut MergeReport,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -36,15 +53,57 @@ pub(super) fn analyse(
         return Ok(());
     }
     progress.phase("analyse");
-    let object = broadcast_result(comm, || {
-        let verdict = match obstacle(args, agreed).map_or_else(|| find_verdict(path), Err) {
-            Ok(verdict) => verdict,
-            Err(reason) => not_analysed(&reason, path, report),
-        };
-        Ok(verdict.object().to_owned())
-    })?;
-    report.verdict = RunVerdict::parse(&object);
+    let found = broadcast_result(comm, || Ok(analyse_file(args, agreed, output, report)))?;
+    report.verdict = RunVerdict::parse(&found.verdict);
+    report.call_file = CallFile::place(&report.output).filter(|_| found.has_call_file);
+    report.notes.extend(found.note);
     Ok(())
+}
+
+fn analyse_file(
+    args: &MergeArgs,
+    agreed: &JobAgreement,
+    output: &PartialOutput,
+    report: &MergeReport,
+) -> FoundInCalls {
+    let path = output.path();
+    let is_worth_it = agreed.findings.mpi_calls >= MIN_CALLS_OF_FILE && agreed.sets.all.len() == 1;
+    let place = output.calls_path().filter(|_| is_worth_it && report.is_database);
+    let written = place.map(|place| {
+        output.check_calls_place()?;
+        write_calls(path, &place, args.memory).map(|()| place)
+    });
+    let written = written.transpose();
+    let (call_file, failed) = written.map_or_else(|reason| (None, Some(reason)), |place| (place, None));
+    let verdict = match obstacle(args, agreed) {
+        Some(reason) => Err(reason),
+        None => find_verdict(path, call_file.as_deref()),
+    };
+    FoundInCalls {
+        verdict: verdict.unwrap_or_else(|reason| not_analysed(&reason, path, report)).object().to_owned(),
+        has_call_file: call_file.is_some(),
+        note: failed.map(|reason| format!("the calls have no file beside the database: {reason}")),
+    }
+}
+
+/// Writes the file of calls. Returns the reason if that fails.
+fn write_calls(database: &Path, place: &Path, memory: MemoryBudget) -> Result<(), String> {
+    let written = without_panic(|| {
+        let run = RunDatabase::open(database, None)?;
+        let regions = run.units.iter().map(|unit| unit.ids(rocpd::REGION).count()).max().unwrap_or(0);
+        match memory.units_at_once(regions, rayon::current_num_threads()) {
+            0 => {
+                Err(Failure::usage(format!("a rank has {} regions; give it more --memory", grouped(regions))))
+            }
+            at_once => CallFile::write(place, &run, at_once),
+        }
+    });
+    written.map_err(|reason| {
+        let _ = remove_output(place);
+        // It would have got another name.
+        let [unfinished, database] = [place, database].map(|path| path.display().to_string());
+        reason.replace(&unfinished, "the file").replace(&database, "the database")
+    })
 }
 
 /// Returns why the calls are not analysed.
@@ -78,12 +137,20 @@ fn not_analysed(reason: &str, path: &Path, report: &MergeReport) -> RunVerdict {
 }
 
 /// Analyses the calls in the file. Returns the reason if that fails.
-fn find_verdict(path: &Path) -> Result<RunVerdict, String> {
-    let analysed = catch_unwind(AssertUnwindSafe(|| {
-        let calls = RunCalls::read(&RunDatabase::open(path, None)?, &ReadOptions::default())?;
+fn find_verdict(path: &Path, call_file: Option<&Path>) -> Result<RunVerdict, String> {
+    without_panic(|| {
+        let run = RunDatabase::open(path, None)?;
+        let stored = call_file.and_then(|place| CallFile::open(place, &run).ok().flatten());
+        let calls = stored.and_then(|stored| RunCalls::from_file(&run, &stored).ok());
+        let calls = calls.map_or_else(|| RunCalls::read(&run, &ReadOptions::default()), Ok)?;
+        drop(run);
         AnalysisOptions::default().analyse(calls, |found| Ok(RunVerdict::of(found)))
-    }));
-    match analysed {
+    })
+}
+
+/// Returns the reason if a computation fails or panics.
+fn without_panic<T>(compute: impl FnOnce() -> Result<T, Failure>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(compute)) {
         Ok(found) => found.map_err(|failure| failure.to_string()),
         // The panic hook has printed the location.
         Err(_) => Err("the analysis of calls failed, which is a fault of rpd-merge".to_owned()),
@@ -103,7 +170,7 @@ mod tests {
         (report.output, report.is_database) = (output.clone(), true);
         for content in [&b""[..], b"SQLite format 3\0", &[7; 10_000]] {
             std::fs::write(&partial, content).unwrap();
-            let reason = find_verdict(&partial).unwrap_err();
+            let reason = find_verdict(&partial, None).unwrap_err();
             let verdict = not_analysed(&reason, &partial, &report);
             let headline = verdict.headline();
             let begin = format!("CANNOT TELL which rank the others wait for: {}", output.display());

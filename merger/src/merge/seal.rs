@@ -66,7 +66,7 @@ pub(super) fn seal(
     }
     // Every rank reads the complete file if a trace is drawn from it.
     comm.barrier();
-    analyse(comm, args, agreed, path, report, progress)?;
+    analyse(comm, args, agreed, output, report, progress)?;
     if args.verify {
         progress.phase("verify");
         broadcast_result(comm, || report.verified(verify(path, schema, sets.all.len(), &counts.accounts)?))?;

@@ -163,7 +163,8 @@ pub struct MergeArgs {
     /// Works with --dry-run, too. With --force it overwrites an older drawing, and nothing else.
     #[arg(long, value_name = "FILE.svg")]
     pub clock_plot: Option<PathBuf>,
-    /// When to find which rank the others wait for, for the line `late` of the summary
+    /// When to find which rank the others wait for, for the line `late` of the summary; also whether many calls to MPI
+    /// get a file beside the database, for a faster rpd-report
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub late: LateChoice,
     /// Memory limit of each merge rank: 512M, 2GiB. Less memory means fewer threads and smaller buffers

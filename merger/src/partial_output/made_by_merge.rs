@@ -1,5 +1,6 @@
 //! Recognises files that rpd-merge wrote and may therefore replace or remove.
 
+use rpd_calls::CallFile;
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, FileKind, sniff};
@@ -31,7 +32,8 @@ pub(crate) fn is_made_by_merge(path: &Path) -> bool {
 pub(crate) fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
-    found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
+    found.is_file()
+        && (found.len() == 0 || is_made_by_merge(path) || CallFile::is_one(path) || has_no_header())
 }
 
 /// Returns the run of a database that was merged while the run was still being written; `None` for any other file.

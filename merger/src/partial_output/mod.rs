@@ -4,6 +4,7 @@ mod journals;
 pub(crate) mod made_by_merge;
 
 use made_by_merge::may_be_left;
+use rpd_calls::CallFile;
 use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output, remove_output, rename_output, rename_output_to_new};
 use rpd_output_file::{OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 const PARTIAL: &str = ".partial";
 /// Suffix of the name of the converted file.
 const CONVERTED: &str = ".partial.rpd";
+/// Suffix of the name of the file of calls.
+const CALLS: &str = ".partial.calls";
 
 /// `NAME.partial` beside the output. It is renamed when complete, and removed when the merge fails.
 #[derive(Debug)]
@@ -112,6 +115,21 @@ impl PartialOutput {
         }
     }
 
+    /// Returns the path to which the calls of the database are written, if they can have a file beside it.
+    pub(crate) fn calls_path(&self) -> Option<PathBuf> {
+        CallFile::place(&self.output).map(|_| beside(&self.output, CALLS))
+    }
+
+    /// Checks that no other file has the place of the file of calls. Returns the reason.
+    pub(crate) fn check_calls_place(&self) -> Result<(), String> {
+        let place = CallFile::place(&self.output);
+        let Some(place) = place.filter(|place| fs::symlink_metadata(place).is_ok()) else { return Ok(()) };
+        match CallFile::is_one(&place) {
+            true => Ok(()),
+            false => Err(format!("{} was not written by a merge; move it away", place.display())),
+        }
+    }
+
     /// Returns the path to which the database is converted.
     pub(crate) fn converted_path(&self) -> PathBuf {
         beside(&self.output, CONVERTED)
@@ -125,6 +143,7 @@ impl PartialOutput {
         journals::clear(&self.output)?;
         let identity = self.rename(share)?;
         journals::clear_published(&self.output)?;
+        self.publish_calls(share);
         self.release();
         Ok(identity)
     }
@@ -152,6 +171,20 @@ impl PartialOutput {
         })
     }
 
+    /// Renames the file of calls after its database, or removes an older one, which has the calls of another state of the
+    /// database. Its failure is no failure of the merge: rpd-report does without it.
+    fn publish_calls(&self, share: OutputShare) {
+        let Some(place) = CallFile::place(&self.output) else { return };
+        if self.check_calls_place().is_err() {
+            return;
+        }
+        let made = beside(&self.output, CALLS);
+        share.file(&made);
+        if rename_output(&made, &place).is_err() {
+            let _ = remove_output(&place);
+        }
+    }
+
     /// Ends the responsibility of this rank for the file, because the merge succeeded.
     pub(crate) fn release(&mut self) {
         self.armed = false;
@@ -161,8 +194,8 @@ impl PartialOutput {
 }
 
 /// Returns the paths that a merge to this output writes before it renames the result. They are never kept.
-pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 2] {
-    [PARTIAL, CONVERTED].map(|suffix| beside(output, suffix))
+pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 3] {
+    [PARTIAL, CONVERTED, CALLS].map(|suffix| beside(output, suffix))
 }
 
 fn beside(output: &Path, suffix: &str) -> PathBuf {
@@ -175,8 +208,9 @@ impl Drop for PartialOutput {
     /// Any failing rank removes the file, because the launcher kills the other ranks afterwards.
     fn drop(&mut self) {
         if self.armed {
-            let _ = remove_output(&self.path);
-            let _ = remove_output(&self.converted_path());
+            for path in temporary_names(&self.output) {
+                let _ = remove_output(&path);
+            }
             self.keep_on_interrupt();
         }
     }

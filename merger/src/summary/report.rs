@@ -151,6 +151,9 @@ pub struct MergeReport {
     pub verify: Option<OutputVerification>,
     /// Facts that are not losses but may surprise the user.
     pub notes: Vec<String>,
+    /// The file of calls beside the database, from which rpd-report reads them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_file: Option<PathBuf>,
     /// The trace made from the database, if a trace was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceOutcome>,
@@ -426,6 +429,9 @@ impl MergeReport {
             line("output", self.planned_output());
         } else {
             line("output", self.output.display().to_string());
+            self.call_file
+                .iter()
+                .for_each(|file| line("calls", format!("{}, for rpd-report", file.display())));
         }
         out
     }

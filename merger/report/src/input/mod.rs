@@ -28,6 +28,8 @@ pub(crate) struct ReportRun {
     pub(crate) selection_words: Option<String>,
     /// Whether the database exists for this report only.
     pub(crate) is_temporary: bool,
+    /// Whether only errors are printed on stderr.
+    pub(crate) is_quiet: bool,
     /// The database is removed with these, if it is a temporary one.
     _merged: MergedInputs,
     _folder: Option<TemporaryFolder>,
@@ -64,6 +66,7 @@ impl ReportRun {
             inputs,
             selection_words,
             is_temporary,
+            is_quiet: common.quiet,
             _merged: merged,
             _folder: folder,
         })

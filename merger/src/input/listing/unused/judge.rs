@@ -2,6 +2,7 @@
 
 use crate::input::listing::find::{is_default_output, is_looked_into, is_output};
 use crate::input::listing::{UnusedKind, is_shard};
+use rpd_calls::CallFile;
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of, holds_profile, may_be_profile, why_packed};
 use rpd_trace::WrittenTrace;
@@ -15,7 +16,8 @@ const RENDEZVOUS_FOLDER: &str = "clocks";
 /// Root file in the rendezvous folder, and the message key of earlier collectors.
 const AGENT_FILES: [&str; 2] = ["root", "secret"];
 /// Suffixes that a merge and SQLite append to the name of an output while they write it.
-const OUTPUT_SUFFIXES: [&str; 7] = [".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
+const OUTPUT_SUFFIXES: [&str; 8] =
+    [".partial.calls", ".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
 /// Prefixes of the files that coordinate the merges of one run.
 const MERGE_FILE_PREFIXES: [&str; 7] =
     ["merge.status", "merge.lease", "merge.wanted", "trace.status", "trace.lease", ".merge.", ".trace."];
@@ -67,6 +69,7 @@ pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) 
 /// Does the same for a file with a name that is not that of a profiler file.
 fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
     match why_packed(path) {
+        None if CallFile::is_one(path) => (UnusedKind::RunFile, RUN_FILE),
         Some(why) => (UnusedKind::Refused, why),
         None if !holds_profile(path) => (UnusedKind::Unrelated, UNRELATED),
         None if is_output(path) => (UnusedKind::Result, PREVIOUS_OUTPUT),
