@@ -74,6 +74,8 @@ pub(crate) struct JobChannels<'a> {
     /// Forms of receives that do not know their source or tag, with [`UNKNOWN`] or [`ANY`] in its place, and the
     /// number of each.
     pub(crate) unknown: Vec<(ChannelKey, u64)>,
+    /// Number of sends to and of receives from processes that are not known.
+    pub(crate) of_unknown_members: [u64; 2],
 }
 
 /// Communicator, peer and tag of an end as the call has them, and whether it sends.
@@ -89,6 +91,8 @@ enum FormMeaning {
     OfChannel(u32),
     /// An end that does not know its source or tag.
     Unknown(usize),
+    /// The process of its peer is not known.
+    OfUnknownMember,
     NoMessage,
 }
 
@@ -105,20 +109,27 @@ impl<'a> JobChannels<'a> {
     /// Finds the channel of each end.
     pub(crate) fn new(job: &'a JobCalls) -> JobChannels<'a> {
         let ends = ends_of_processes(job);
-        let mut channels =
-            JobChannels { job, ends, all: Vec::new(), places: Vec::new(), unknown: Vec::new() };
+        let mut channels = JobChannels {
+            job,
+            ends,
+            all: Vec::new(),
+            places: Vec::new(),
+            unknown: Vec::new(),
+            of_unknown_members: [0; 2],
+        };
         let mut finder = ChannelFinder {
             groups: GroupIndex { communicators: &job.communicators, sides: HashMap::new() },
             numbers: HashMap::new(),
             found: Vec::new(),
             unknown: Vec::new(),
+            of_unknown_members: [0; 2],
             forms: Vec::new(),
             known_forms: HashMap::new(),
         };
         let channel_of = (0..job.processes).map(|process| finder.find(&channels, process)).collect();
         let before = finder.count_before(&job.messages_before);
-        let ChannelFinder { found, unknown, .. } = finder;
-        channels.unknown = unknown;
+        let ChannelFinder { found, unknown, of_unknown_members, .. } = finder;
+        (channels.unknown, channels.of_unknown_members) = (unknown, of_unknown_members);
         channels.place(found, channel_of);
         for (channel, before) in channels.all.iter_mut().zip(before) {
             channel.before = before;
@@ -229,6 +240,7 @@ struct ChannelFinder<'a> {
     /// Key of each channel, and the number of its sends, receives and probes.
     found: Vec<(ChannelKey, [u32; 3])>,
     unknown: Vec<(ChannelKey, u64)>,
+    of_unknown_members: [u64; 2],
     /// The forms of the process whose ends are read.
     forms: Vec<EndForm>,
     known_forms: HashMap<FormKey, usize>,
@@ -269,7 +281,7 @@ impl ChannelFinder<'_> {
                 }
                 // They may be of any channel that fits.
                 FormMeaning::Unknown(form) => self.unknown[form].1 += u64::from(found.count),
-                FormMeaning::NoMessage => {}
+                FormMeaning::OfUnknownMember | FormMeaning::NoMessage => {}
             }
         }
         before.resize(self.found.len(), [0; 2]);
@@ -289,9 +301,10 @@ impl ChannelFinder<'_> {
     fn meaning_of(&mut self, process: u32, (communicator, peer, tag, is_send): FormKey) -> FormMeaning {
         let peer = match peer {
             ANY => UNKNOWN,
-            peer => match self.groups.process_of(communicator, process, peer) {
-                Some(peer) => peer,
-                None => return FormMeaning::NoMessage,
+            peer => match self.groups.peer_of(communicator, process, peer) {
+                MessagePeer::Process(peer) => peer,
+                MessagePeer::Unknown => return FormMeaning::OfUnknownMember,
+                MessagePeer::Nobody => return FormMeaning::NoMessage,
             },
         };
         let (source, destination) = if is_send { (process, peer) } else { (peer, process) };
@@ -324,9 +337,26 @@ impl ChannelFinder<'_> {
                 self.unknown[form].1 += u64::from(role == MessageRole::Receive);
                 NO_CHANNEL
             }
+            FormMeaning::OfUnknownMember => {
+                // A probe leaves its message.
+                if let Some(count) = self.of_unknown_members.get_mut(kind) {
+                    *count += 1;
+                }
+                NO_CHANNEL
+            }
             FormMeaning::NoMessage => NO_CHANNEL,
         }
     }
+}
+
+/// The other process of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MessagePeer {
+    Process(u32),
+    /// The members of the communicator are not known, or this rank is none of them.
+    Unknown,
+    /// `MPI_PROC_NULL`.
+    Nobody,
 }
 
 /// Finds the process of a rank in a communicator.
@@ -341,22 +371,26 @@ impl<'a> GroupIndex<'a> {
         GroupIndex { communicators, sides: HashMap::new() }
     }
 
-    /// Returns the process that a peer of `process` is. `None` if it is no process, as `MPI_PROC_NULL`, or is not
-    /// known.
-    pub(crate) fn process_of(&mut self, communicator: u32, process: u32, peer: i32) -> Option<u32> {
-        let groups = &self.communicators[communicator as usize].groups;
-        let group = match groups.as_slice() {
-            [group] => group,
+    /// Returns which process a peer of `process` is.
+    pub(crate) fn peer_of(&mut self, communicator: u32, process: u32, peer: i32) -> MessagePeer {
+        let Ok(peer) = usize::try_from(peer) else { return MessagePeer::Nobody };
+        let group = self.group_of_peers(communicator, process);
+        let found = group.and_then(|group| group.get(peer)).copied();
+        found.filter(|process| *process != UNKNOWN).map_or(MessagePeer::Unknown, MessagePeer::Process)
+    }
+
+    /// Returns the group that contains the peers of a process.
+    fn group_of_peers(&mut self, communicator: u32, process: u32) -> Option<&'a [u32]> {
+        match self.communicators[communicator as usize].groups.as_slice() {
+            [group] => Some(group),
             [first, second] => {
                 let side = || [first, second].iter().position(|group| group.contains(&process));
-                match *self.sides.entry((communicator, process)).or_insert_with(side) {
-                    Some(0) => second,
-                    Some(_) => first,
-                    None => return None,
+                match (*self.sides.entry((communicator, process)).or_insert_with(side))? {
+                    0 => Some(second),
+                    _ => Some(first),
                 }
             }
-            _ => return None,
-        };
-        group.get(usize::try_from(peer).ok()?).copied().filter(|process| *process != UNKNOWN)
+            _ => None,
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct InstanceCounts {
     pub mismatched: u64,
     /// Entries into collectives that match.
     pub matched_entries: u64,
-    /// Entries that are missing or do not match.
+    /// Entries that are missing or do not match, and those into collectives with unknown members.
     pub lost_entries: u64,
 }
 
@@ -94,8 +94,10 @@ const NO_RANK: u32 = u32::MAX;
 pub(crate) fn match_instances(job: &JobCalls) -> Instances {
     let collectives = EnteredCollectives::new(job);
     let closed = closed_gaps(job);
+    let counts = InstanceCounts { lost_entries: collectives.by_unknown_members, ..InstanceCounts::default() };
     let mut instances = Instances {
         of_entry: job.timelines.iter().map(|calls| vec![NO_INSTANCE; calls.entries.len()]).collect(),
+        counts,
         ..Instances::default()
     };
     collectives.for_each(job, |arrived| instances.add(job, arrived, &closed));
@@ -108,6 +110,8 @@ struct EnteredCollectives {
     of_entry: Vec<Vec<u32>>,
     /// Number of entries into each.
     counts: Vec<u32>,
+    /// Number of entries by processes that are no known members.
+    by_unknown_members: u64,
     ranks: HashMap<(u32, u32), u32>,
 }
 
@@ -118,6 +122,7 @@ impl EnteredCollectives {
         // Key of each collective, and the collective that followed it: all processes enter in about the same order.
         let mut keys: Vec<((u32, u32), u32)> = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
+        let mut by_unknown_members = 0;
         let mut of_timeline = |calls: &CallTimeline| {
             let mut last: Option<u32> = None;
             let mut member = (UNKNOWN, false);
@@ -127,6 +132,8 @@ impl EnteredCollectives {
                     member = (entry.communicator, is_member);
                 }
                 if !member.1 {
+                    // Processes that are no ranks enter MPI_Init, too.
+                    by_unknown_members += u64::from(entry.number < CollectiveEntry::INIT_NUMBER);
                     return NO_RANK;
                 }
                 let key = (entry.communicator, entry.number);
@@ -149,7 +156,7 @@ impl EnteredCollectives {
             calls.entries.iter().map(of_entry).collect()
         };
         let of_entry = job.timelines.iter().map(&mut of_timeline).collect();
-        EnteredCollectives { of_entry, counts, ranks }
+        EnteredCollectives { of_entry, counts, by_unknown_members, ranks }
     }
 
     /// Calls a function with the entries into each collective, by rank.
@@ -327,6 +334,17 @@ mod tests {
         assert_eq!(twice.counts.mismatched, 1);
         let no_root = match_instances(&job(&[&[(0, 1, 9)], &[(0, 1, 9)], &[(0, 1, 9)]]));
         assert_eq!(no_root.get(0).waits, CollectiveWaits::Unknown);
+    }
+
+    #[test]
+    fn entries_into_collectives_with_unknown_members_are_lost() {
+        let entries = [(0, 1, 2), (1, 1, 2), (CollectiveEntry::FINALIZE_NUMBER, 1, 2)];
+        let mut job = job(&[&entries, &entries, &entries]);
+        for (groups, lost) in [(vec![], 6), (vec![vec![0, 1, UNKNOWN]], 11)] {
+            job.communicators[0].groups = groups;
+            let counts = match_instances(&job).counts;
+            assert_eq!((counts.matched_entries, counts.lost_entries), (0, lost));
+        }
     }
 
     #[test]

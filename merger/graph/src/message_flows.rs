@@ -1,7 +1,7 @@
 //! The messages between each two processes: how many, of which size, and how long one waited for the other.
 
 use crate::analysis::WaitAnalysis;
-use crate::channels::GroupIndex;
+use crate::channels::{GroupIndex, MessagePeer};
 use crate::job_calls::{BegunOperation, MessageEnd, MessageRole};
 use std::collections::{BTreeMap, HashMap};
 
@@ -67,7 +67,10 @@ impl WaitAnalysis<'_> {
                 None if end.peer == crate::job_calls::ANY => None,
                 // Negative are MPI_PROC_NULL and other values that are no rank.
                 None if end.peer < 0 => return,
-                None => groups.process_of(end.communicator, own, end.peer),
+                None => match groups.peer_of(end.communicator, own, end.peer) {
+                    MessagePeer::Process(peer) => Some(peer),
+                    MessagePeer::Unknown | MessagePeer::Nobody => None,
+                },
             };
             let is_send = end.role.is_send();
             let (from, to) = if is_send { (Some(own), other) } else { (other, Some(own)) };

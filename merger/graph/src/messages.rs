@@ -18,9 +18,9 @@ const NO_END: EndRef = EndRef { timeline: UNKNOWN, end: UNKNOWN };
 pub struct MessageCounts {
     /// Messages whose send and receive match.
     pub matched: u64,
-    /// Sends without a receive.
+    /// Sends without a receive, also those to processes that are not known.
     pub unmatched_sends: u64,
-    /// Receives without a send.
+    /// Receives without a send, also those from processes that are not known.
     pub unmatched_receives: u64,
     /// Sends and receives that could match several, because a source or tag is not known or calls are missing.
     pub ambiguous: u64,
@@ -63,6 +63,8 @@ pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
         partners: job.timelines.iter().map(|timeline| vec![NO_END; timeline.message_ends.len()]).collect(),
         counts: MessageCounts::default(),
     };
+    let [sends, receives] = channels.of_unknown_members;
+    (matching.counts.unmatched_sends, matching.counts.unmatched_receives) = (sends, receives);
     matching.counts.unknown_sources = channels.unknown.iter().map(|(_, count)| count).sum();
     let missing = missing_ends(job);
     let doubtful = DoubtfulChannels::new(&channels);
@@ -299,9 +301,23 @@ mod tests {
 
     #[test]
     fn no_process_is_no_partner() {
-        let job = job(&[&[(SEND, -1, 5)], &[(RECEIVE, -2, 5), (RECEIVE, 7, 5)]]);
-        assert_eq!(partners(&job, 1), [None, None]);
+        let job = job(&[&[(SEND, -1, 5)], &[(RECEIVE, -2, 5)]]);
+        assert_eq!(partners(&job, 1), [None]);
         assert_eq!(match_messages(&job).counts, MessageCounts::default());
+    }
+
+    #[test]
+    fn messages_of_processes_that_are_not_known_do_not_match() {
+        let ends =
+            [(SEND, 1, 5), (RECEIVE, 1, 5), (RECEIVE, 7, 5), (MessageRole::Probe, 1, 5), (SEND, -1, 5)];
+        let mut job = job(&[&ends, &[]]);
+        for groups in [vec![], vec![vec![0, UNKNOWN]], vec![vec![1], vec![1]]] {
+            job.communicators[0].groups = groups;
+            assert_eq!(partners(&job, 0), [None; 5]);
+            let counts = match_messages(&job).counts;
+            let expected = MessageCounts { unmatched_sends: 1, unmatched_receives: 2, ..counts };
+            assert_eq!((counts, counts.matched), (expected, 0));
+        }
     }
 
     #[test]
