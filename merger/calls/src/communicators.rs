@@ -32,7 +32,8 @@ struct KnownMembers {
     /// The only group, or that of each side of an intercommunicator.
     groups: [MemberGroup; 2],
     is_of_sides: bool,
-    /// Of an intercommunicator without recorded sides, the communicators of the sides.
+    /// Of an intercommunicator without recorded sides, the communicators of the sides. Of what was created from an
+    /// intercommunicator, this one.
     origins: BTreeSet<u32>,
 }
 
@@ -86,7 +87,6 @@ impl RunCommunicators {
             let members = &mut self.members[*number as usize];
             if is_between_groups(&self.names[*number as usize]) && membership.side.is_none() {
                 members.origins.extend(origin);
-                continue;
             }
             members.is_of_sides |= membership.side.is_some();
             let group = &mut members.groups[usize::from(membership.side.unwrap_or(0).min(1))];
@@ -120,10 +120,7 @@ impl RunCommunicators {
     pub(crate) fn finish(&self) -> (Vec<CommunicatorMembers>, Vec<String>) {
         let mut unknown = Vec::new();
         let of = |(members, name): (&KnownMembers, &String)| {
-            let (groups, expected) = match members.origins.len() {
-                0 => (members.groups.iter().collect(), 1 + usize::from(members.is_of_sides)),
-                _ => (self.origin_groups(members), 2),
-            };
+            let (groups, expected) = self.groups_of(members);
             let groups: Vec<Vec<u32>> =
                 groups.into_iter().take(expected).filter_map(MemberGroup::processes).collect();
             let are_known = groups.len() == expected;
@@ -134,27 +131,32 @@ impl RunCommunicators {
         };
         (self.members.iter().zip(&self.names).map(of).collect(), unknown)
     }
-    /// Returns the groups of an intercommunicator: those of the two communicators that it was created from. A
-    /// duplicate is created from the intercommunicator itself.
-    fn origin_groups(&self, members: &KnownMembers) -> Vec<&MemberGroup> {
-        let mut members = members;
+
+    /// Returns the groups of a communicator as far as they are known, and their number. An intercommunicator without
+    /// recorded sides has those of the two communicators that it was created from; a duplicate of it is created from the
+    /// intercommunicator itself. Where sides are recorded, a communicator without them has one group, also if it was
+    /// created from one with sides, as by `MPI_Intercomm_merge`.
+    fn groups_of<'a>(&'a self, members: &'a KnownMembers) -> (Vec<&'a MemberGroup>, usize) {
+        if members.origins.is_empty() {
+            return (members.groups.iter().collect(), 1 + usize::from(members.is_of_sides));
+        }
+        let mut created_from = members;
         for _ in 0..MAX_DUPLICATES {
-            match members.origins.iter().collect::<Vec<_>>()[..] {
-                [only] if !self.members[*only as usize].origins.is_empty() => {
-                    members = &self.members[*only as usize];
-                }
+            match created_from.origins.iter().collect::<Vec<_>>()[..] {
+                [only] if self.members[*only as usize].is_of_sides => return (vec![&members.groups[0]], 1),
+                [only] => created_from = &self.members[*only as usize],
                 [first, second] => {
-                    return [first, second].map(|origin| &self.members[*origin as usize].groups[0]).to_vec();
+                    let groups = [first, second].map(|origin| &self.members[*origin as usize].groups[0]);
+                    return (groups.to_vec(), 2);
                 }
                 _ => break,
             }
         }
-        Vec::new()
+        (Vec::new(), 2)
     }
 }
 
-/// Returns whether a name is that of an intercommunicator or a duplicate of one. The name of what
-/// `MPI_Intercomm_merge` creates looks the same, but its members have different ranks.
+/// Returns whether a name is that of an intercommunicator, or of what was created from one.
 fn is_between_groups(name: &str) -> bool {
     name.starts_with("inter/")
 }

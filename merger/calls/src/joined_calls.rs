@@ -8,8 +8,9 @@ use crate::missing_calls::MissingCalls;
 use crate::notes::missing_calls;
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
+use crate::read_options::ReadOptions;
 use crate::region_names::RegionNames;
-use crate::run_calls::{CallProcess, ReadOptions, RunCalls};
+use crate::run_calls::{CallProcess, RunCalls};
 use crate::run_numbers::RunNumbers;
 use crate::step_ranges::StepRanges;
 use crate::steps::find_steps;
@@ -198,13 +199,10 @@ impl<'a> JoinedCalls<'a> {
             Some(LabelKey::Function(function)) => names.function_name(*function).to_owned(),
             _ => String::new(),
         };
-        calls.steps =
-            find_steps(&mut calls.job, &self.step_ranges, options.step.is_some(), class_name, label_name);
+        calls.steps = find_steps(&mut calls.job, &self.step_ranges, options, class_name, label_name);
         if calls.steps.is_none() {
             calls.unavailable.push(MissingCalls::NoSteps);
         }
-        let check = calls.job.check();
-        check.map_err(|error| self.run.tables.failure(format_args!("calls: {error}")))?;
         Ok(calls)
     }
 }

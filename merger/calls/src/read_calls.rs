@@ -2,8 +2,9 @@
 
 use crate::call_file::{CallFile, CallFileError};
 use crate::joined_calls::JoinedCalls;
+use crate::read_options::ReadOptions;
 use crate::region_names::RegionNames;
-use crate::run_calls::{ReadOptions, RunCalls};
+use crate::run_calls::RunCalls;
 use crate::thread_calls::ReadPart;
 use crate::unit_calls::UnitCalls;
 use crate::unit_rows::UnitRows;
@@ -36,10 +37,11 @@ impl RunCalls {
     /// Reads the calls of a whole run from their file. They are the same as those in the rows, without the keys of these.
     ///
     /// # Errors
-    /// [`CallFileError`], if the file is damaged, and [`Failure::input`], if the database cannot be read.
+    /// [`CallFileError`], if the file is damaged or the database cannot be read.
     pub fn from_file(run: &RunDatabase, file: &CallFile) -> Result<RunCalls, CallFileError> {
         let names = RegionNames::new(&run.strings);
-        let units = file.units(&names)?;
-        Ok(JoinedCalls::of(run, units)?.finish(&names, &ReadOptions::default())?)
+        let units = file.units(run, &names)?;
+        let joined = JoinedCalls::of(run, units)?.finish(&names, &ReadOptions::default());
+        joined.map_err(|failure| CallFileError::Contradicting(failure.to_string()))
     }
 }

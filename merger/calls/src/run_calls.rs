@@ -5,17 +5,6 @@ use crate::missing_calls::MissingCalls;
 use crate::steps::StepSource;
 use rpd_graph::JobCalls;
 
-/// What to read of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ReadOptions {
-    /// Name of the ranges that mark steps, with or without a number. They are found if it is not given.
-    pub step: Option<String>,
-    /// First time and end of the part of the run that is read, ns in job time. Calls that it cuts are left out.
-    pub window_ns: Option<(i64, i64)>,
-    /// Whether [`RunCalls::region_ids`] are read.
-    pub keeps_row_keys: bool,
-}
-
 /// A process that calls MPI.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallProcess {
@@ -43,7 +32,7 @@ pub struct RunCalls {
     /// How the steps in `job` were found.
     pub steps: Option<StepSource>,
     /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
-    /// [`ReadOptions`] ask for them.
+    /// [`ReadOptions`](crate::ReadOptions) ask for them.
     pub region_ids: Vec<Vec<i64>>,
     /// What is missing or cannot be used, in the order of [`MissingCalls`].
     pub unavailable: Vec<MissingCalls>,

@@ -1,8 +1,10 @@
 //! Finds the steps of a run: by ranges that mark them, by collectives that repeat, or windows of time.
 
+use crate::read_options::ReadOptions;
 use crate::repetition::repeated_steps;
 use crate::step_ranges::StepRanges;
 use rpd_graph::{CallTimeline, JobCalls};
+use std::ops::Range;
 
 /// Maximum length of a window, ns.
 const MAX_WINDOW_NS: u64 = 1_000_000_000;
@@ -47,23 +49,23 @@ pub struct StepSource {
 pub(crate) type StepTimes = Vec<i64>;
 
 /// Finds the steps of a run and stores them in its timelines. `ranges` are those of each timeline that may mark
-/// steps, `name` returns the name of a class of ranges or of the label of a call.
+/// steps, also outside of the window that is read, `name` returns the name of a class of ranges or of the label of a call.
 pub(crate) fn find_steps(
     job: &mut JobCalls,
     ranges: &[Vec<StepRanges>],
-    is_wanted: bool,
+    options: &ReadOptions,
     class_name: impl Fn(u32) -> String,
     label_name: impl Fn(u32) -> String,
 ) -> Option<StepSource> {
     let mut range_names = Vec::new();
-    let marked = marked_steps(job, ranges, is_wanted).map(|(class, names, times)| {
+    let marked = marked_steps(job, ranges, options).map(|(class, names, times)| {
         range_names = names;
         (StepKind::Marker, class_name(class), times)
     });
     let (kind, name, times) = match marked {
         Some(found) => found,
         // If the user named ranges that are not there, other steps would be taken for them.
-        None if is_wanted => return None,
+        None if options.step.is_some() => return None,
         None => {
             let (kind, label, times) = unmarked_steps(job)?;
             (kind, label.map(label_name).unwrap_or_default(), times)
@@ -112,7 +114,8 @@ fn first_call(timeline: &CallTimeline, time: i64) -> u32 {
 type MarkedSteps = (u32, Vec<u32>, Vec<StepTimes>);
 
 /// Finds the outermost ranges that every process has equally often, up to one.
-fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], is_wanted: bool) -> Option<MarkedSteps> {
+fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], options: &ReadOptions) -> Option<MarkedSteps> {
+    let is_wanted = options.step.is_some();
     let mut of_process: Vec<Vec<&StepRanges>> = vec![Vec::new(); job.processes as usize];
     for (timeline, ranges) in job.timelines.iter().zip(ranges) {
         of_process.get_mut(timeline.process as usize)?.extend(ranges);
@@ -138,16 +141,26 @@ fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], is_wanted: bool) -> 
         let covered: u128 = found.iter().map(|ranges| u128::from(ranges.covered)).sum();
         (depth, std::cmp::Reverse(covered), *class)
     })?;
-    let count = found.iter().map(|ranges| ranges.spans.len()).min()?;
+    let whole = whole_steps(&found, options.window_ns)?;
     let times = |ranges: &&StepRanges| {
-        let spans = ranges.spans.iter().take(count);
-        let last = ranges.spans.get(count.checked_sub(1)?)?.1;
-        Some(spans.map(|(start, _)| *start).chain([last]).collect())
+        let spans = ranges.spans.get(whole.clone())?;
+        Some(spans.iter().map(|(start, _)| *start).chain(spans.last().map(|(_, end)| *end)).collect())
     };
-    let names = found.first()?.names.iter().take(count);
+    let names = found.first()?.names.get(whole.clone())?.iter();
     let differ = names.clone().any(|name| Some(name) != names.clone().next());
     let names = if differ { names.copied().collect() } else { Vec::new() };
     Some((class, names, found.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+}
+
+/// Returns which steps are those of all processes, and whole in the window on each.
+fn whole_steps(found: &[&StepRanges], window_ns: Option<(i64, i64)>) -> Option<Range<usize>> {
+    let count = found.iter().map(|ranges| ranges.spans.len()).min()?;
+    let Some((from, to)) = window_ns else { return Some(0..count) };
+    let before = |ranges: &&StepRanges| ranges.spans.partition_point(|(start, _)| *start < from);
+    let until = |ranges: &&StepRanges| ranges.spans.partition_point(|(_, end)| *end <= to);
+    let first = found.iter().map(before).max()?;
+    let end = found.iter().map(until).min()?.min(count);
+    Some(first..end.max(first))
 }
 
 /// Returns windows of equal length for all processes, and this length, ns. `None`, if a process seldom calls.

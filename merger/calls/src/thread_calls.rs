@@ -43,7 +43,7 @@ pub(crate) struct ThreadContext<'a> {
 }
 
 /// The calls of a thread, in the numbers of its unit.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadTimeline {
     /// Key of the thread.
     pub(crate) thread: i64,

@@ -26,7 +26,7 @@ pub(crate) struct Membership {
 }
 
 /// The calls of a process, in the numbers of its unit.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ProcessCalls {
     /// Key of the process, if the unit is of several; otherwise 0.
     pub(crate) process: i64,
@@ -76,7 +76,8 @@ impl UnitCalls {
     }
 }
 
-/// Returns the calls of a process in the window. Those outside of it show which messages in it belong together.
+/// Returns the calls of a process in the window. Those outside of it show which messages in it belong together, and which
+/// steps it cuts.
 fn windowed_calls(
     regions: &[RegionRow],
     samples: &[SampleRow],
@@ -87,9 +88,13 @@ fn windowed_calls(
         return process_calls(regions, samples, context, labels);
     };
     let whole_part = ReadPart { window: None, ..context.part };
-    let whole = process_calls(regions, samples, ThreadContext { part: whole_part, ..context }, labels);
+    let mut whole = process_calls(regions, samples, ThreadContext { part: whole_part, ..context }, labels);
     let mut found = process_calls(regions, samples, context, labels);
     found.earlier_ends = EarlierEnds::find(&mut found.timelines, &whole.timelines, from);
+    for part in &mut found.timelines {
+        let same = whole.timelines.iter_mut().find(|whole| whole.thread == part.thread);
+        part.step_ranges = same.map(|whole| std::mem::take(&mut whole.step_ranges)).unwrap_or_default();
+    }
     // Completions of operations outside of the window are no faults of the recording.
     ProcessCalls { notes: whole.notes, ..found }
 }

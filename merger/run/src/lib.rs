@@ -13,7 +13,7 @@ mod units;
 
 pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
-pub use row_times::row_times;
+pub use row_times::{is_row_time, row_times};
 pub use strings::RunStrings;
 pub use tables::{IdRanges, RunTables};
 pub use units::{DRAWN_TABLES, RowUnit};

@@ -15,7 +15,8 @@ mod read;
 mod write;
 
 use rpd_console::Failure;
-use rpd_files::open_input;
+use rpd_files::{beside, open_input};
+use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_run::RunDatabase;
 use std::fs::File;
 use std::io::{self, Read};
@@ -44,7 +45,7 @@ pub enum CallFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is something else, or of another version of rpd.
-    #[error("it is no file of calls of this version of rpd")]
+    #[error("it is not a file of calls of this version of rpd")]
     OtherFormat,
     /// The owner of the database did not write it.
     #[error("it does not belong to the owner of the database")]
@@ -55,6 +56,9 @@ pub enum CallFileError {
     /// What belongs to it in the database cannot be read.
     #[error(transparent)]
     Database(#[from] Failure),
+    /// Its calls do not fit one another or the database.
+    #[error("its calls do not fit the database ({0})")]
+    Contradicting(String),
     /// Its content cannot be decoded.
     #[error("it is damaged at byte {offset}: {problem}")]
     Damaged {
@@ -74,16 +78,30 @@ pub struct CallFile {
 }
 
 impl CallFile {
-    /// Returns the place of the calls of a database: `trace.calls` beside `trace.db`. `None` if the database itself is
-    /// named so.
-    pub fn place(database: &Path) -> Option<PathBuf> {
-        Some(database.with_extension("calls")).filter(|place| place != database)
+    /// Returns the place of the calls of a database: `trace.calls` beside `trace.db`, `NAME.calls` beside any other name.
+    pub fn place(database: &Path) -> PathBuf {
+        match database.extension().is_some_and(|extension| extension == "db") {
+            true => database.with_extension("calls"),
+            false => beside(database, ".calls"),
+        }
     }
 
     /// Returns whether a file begins as a file of calls of any version.
     pub fn is_one(path: &Path) -> bool {
         let mut magic = [0; MAGIC.len()];
         open_input(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *MAGIC
+    }
+
+    /// Returns whether a file has the calls of a database in its present state.
+    pub fn belongs_to(path: &Path, database: &Path) -> bool {
+        let belongs = || -> io::Result<bool> {
+            let mut header = [0; HEADER_BYTES as usize];
+            open_input(path)?.read_exact(&mut header)?;
+            let opened = Database::open(database).map_err(io::Error::other)?;
+            let state = database_state(&open_input(database)?, opened.table_sets())?;
+            Ok(header.starts_with(MAGIC) && header[12..28] == state.to_le_bytes())
+        };
+        belongs().unwrap_or(false)
     }
 
     /// Opens the calls of a run. Returns `None` if there is no such file.
@@ -109,7 +127,9 @@ impl CallFile {
         }
         let state = u128::from_le_bytes(take(&mut fields));
         let count = u64::from_le_bytes(take(&mut fields));
-        if state != database_state(&database, run)? || count != run.units.len() as u64 {
+        if state != database_state(&database, run.tables.database().table_sets())?
+            || count != run.units.len() as u64
+        {
             return Err(CallFileError::OtherDatabase);
         }
         let units = unit_places(&file, found.len(), run)?;
@@ -152,13 +172,12 @@ fn unit_places(
 
 /// Returns a hash of the state of a database: its length, the page that SQLite writes with each change, and the
 /// metadata.
-fn database_state(database: &File, run: &RunDatabase) -> io::Result<u128> {
+fn database_state(database: &File, sets: &[StoredTableSet]) -> io::Result<u128> {
     let bytes = database.metadata()?.len();
     let mut state = bytes.to_le_bytes().to_vec();
     let mut page = vec![0; STATE_BYTES.min(bytes) as usize];
     database.read_exact_at(&mut page, 0)?;
     state.extend(page);
-    let sets = run.tables.database().table_sets();
     for (name, value) in sets.iter().flat_map(|set| &set.tags) {
         for text in [name, value] {
             state.extend((text.len() as u64).to_le_bytes());

@@ -4,25 +4,35 @@ use super::{CallFile, CallFileError};
 use crate::labels::LabelKey;
 use crate::region_names::RegionNames;
 use crate::step_ranges::StepRanges;
+use crate::thread_calls::ThreadTimeline;
 use crate::unit_calls::UnitCalls;
 use rayon::prelude::*;
+use rpd_run::{RunDatabase, is_row_time};
 use rpd_shard::record::wire;
 use std::os::unix::fs::FileExt;
 use zstd::bulk::Decompressor;
+
+/// Maximum length of the label of a GPU.
+const MAX_GPU_BYTES: usize = 4096;
 
 impl CallFile {
     /// Reads the calls of all units, in their order.
     ///
     /// # Errors
     /// The first damage.
-    pub(crate) fn units(&self, names: &RegionNames) -> Result<Vec<UnitCalls>, CallFileError> {
-        let units = self.units.par_iter().map(|&(offset, stored, decoded)| {
+    pub(crate) fn units(
+        &self,
+        run: &RunDatabase,
+        names: &RegionNames,
+    ) -> Result<Vec<UnitCalls>, CallFileError> {
+        let units = self.units.par_iter().zip(&run.units).map(|(&(offset, stored, decoded), unit)| {
+            let max_processes = if unit.is_unclaimed { run.processes.len() } else { 1 };
             let mut frame = vec![0; stored];
             self.file.read_exact_at(&mut frame, offset)?;
             let damaged = |problem: String| CallFileError::Damaged { offset, problem };
-            let unit = decode(&frame, decoded).map_err(damaged)?;
-            check(&unit, names).map_err(|problem| damaged(problem.to_owned()))?;
-            Ok(unit)
+            let found = decode(&frame, decoded).map_err(damaged)?;
+            check(&found, max_processes, names).map_err(|problem| damaged(problem.to_owned()))?;
+            Ok(found)
         });
         units.collect()
     }
@@ -40,8 +50,22 @@ fn decode(frame: &[u8], decoded_bytes: usize) -> Result<UnitCalls, String> {
     Ok(unit)
 }
 
+/// Returns whether rows of a database can have the first and the last time of a thread.
+fn is_row_span(timeline: &ThreadTimeline) -> bool {
+    let are_valid = [timeline.start, timeline.end].into_iter().all(is_row_time);
+    are_valid && timeline.start <= timeline.end
+}
+
 /// Checks what joining the calls to those of the run relies on. [`rpd_graph::JobCalls::check`] checks the rest.
-fn check(unit: &UnitCalls, names: &RegionNames) -> Result<(), &'static str> {
+fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<(), &'static str> {
+    if unit.processes.len() > max_processes
+        || !unit.processes.is_sorted_by(|one, other| one.process < other.process)
+    {
+        return Err("it has more processes than the database");
+    }
+    if unit.gpu.as_ref().is_some_and(|gpu| gpu.len() > MAX_GPU_BYTES) {
+        return Err("the label of a GPU is too long");
+    }
     let is_known = |label: &LabelKey| match *label {
         LabelKey::Name(place) => names.has_string(place),
         LabelKey::Class(class) => names.has_class(class),
@@ -57,6 +81,12 @@ fn check(unit: &UnitCalls, names: &RegionNames) -> Result<(), &'static str> {
     for process in &unit.processes {
         let timelines = process.timelines.len();
         for timeline in &process.timelines {
+            let times = timeline.calls.iter().flat_map(|call| [call.enter_ns, call.exit_ns()]);
+            let spans = timeline.step_ranges.iter().flat_map(|ranges| &ranges.spans);
+            let mut times = times.chain(spans.flat_map(|span| [span.0, span.1]));
+            if !times.all(|time| (timeline.start..=timeline.end).contains(&time)) || !is_row_span(timeline) {
+                return Err("a time is outside of its thread");
+            }
             let (calls, work) = (&timeline.calls, &timeline.work);
             let mut labels = calls.iter().map(|call| call.label).chain(work.iter().map(|work| work.label));
             if !labels.all(|label| (label as usize) < unit.labels.len()) {
@@ -79,4 +109,63 @@ fn check(unit: &UnitCalls, names: &RegionNames) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::labels::LabelNumbers;
+    use crate::unit_calls::ProcessCalls;
+    use rpd_graph::{BegunOperation, Call, Completion, WorkSegment};
+
+    /// The calls of a thread, which are usable.
+    fn unit() -> UnitCalls {
+        let timeline = ThreadTimeline {
+            start: 0,
+            end: 30,
+            calls: vec![Call { enter_ns: 10, duration_ns: 10, label: 0 }],
+            work: vec![WorkSegment { label: 0, ns: 10 }],
+            first_work: vec![0, 1, 1],
+            ..ThreadTimeline::default()
+        };
+        let mut labels = LabelNumbers::default();
+        labels.number(LabelKey::Other);
+        let process = ProcessCalls { timelines: vec![timeline], ..ProcessCalls::default() };
+        UnitCalls { processes: vec![process], labels: labels.into_keys(), ..UnitCalls::default() }
+    }
+
+    #[test]
+    fn what_no_rows_yield_is_refused() {
+        let names = RegionNames::default();
+        assert_eq!(check(&unit(), 1, &names), Ok(()));
+        type Change = fn(&mut UnitCalls);
+        let changes: [(Change, &str); 10] = [
+            (|unit| unit.processes.extend(self::unit().processes), "it has more processes than the database"),
+            (|unit| unit.gpu = Some("x".repeat(MAX_GPU_BYTES + 1)), "the label of a GPU is too long"),
+            (|unit| unit.labels[0] = LabelKey::Name(0), "a label is not in the database"),
+            (|unit| unit.labels[0] = LabelKey::Function(3), "a label is not in the database"),
+            (|unit| unit.labels.clear(), "a call or its work has no label"),
+            (|unit| unit.processes[0].timelines[0].calls[0].enter_ns = 31, "a time is outside of its thread"),
+            (
+                |unit| unit.processes[0].timelines[0].calls[0].duration_ns = u64::MAX,
+                "a time is outside of its thread",
+            ),
+            (|unit| unit.processes[0].timelines[0].end = i64::MAX, "a time is outside of its thread"),
+            (|unit| unit.processes[0].timelines[0].start = i64::MIN, "a time is outside of its thread"),
+            (
+                |unit| {
+                    let operation = BegunOperation::Message(0);
+                    let completion = Completion { call: 0, begun_on: 1, operation };
+                    unit.processes[0].timelines[0].operations.completions.push(completion);
+                },
+                "a completion is of no thread of its process",
+            ),
+        ];
+        for (change, problem) in changes {
+            let mut odd = unit();
+            change(&mut odd);
+            assert_eq!(check(&odd, 1, &names), Err(problem));
+        }
+    }
 }

@@ -30,7 +30,7 @@ impl CallFile {
         let cannot = |error: io::Error| Failure::write(path, &error);
         let database = open_input(run.tables.database().path()).map_err(cannot)?;
         let mut file = BufWriter::new(create_output(path, MODE).map_err(cannot)?);
-        let state = database_state(&database, run).map_err(cannot)?;
+        let state = database_state(&database, run.tables.database().table_sets()).map_err(cannot)?;
         file.write_all(&header(state, run.units.len())).map_err(cannot)?;
         for units in run.units.chunks(at_once.max(1)) {
             let stored = units.par_iter().map(|unit| {

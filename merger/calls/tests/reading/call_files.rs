@@ -5,14 +5,14 @@ use crate::small_run::SmallRun;
 use rpd_calls::{CallFile, CallFileError, ReadOptions, RunCalls};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A run with its file of calls.
 fn stored() -> (SmallRun, PathBuf, RunCalls) {
     let mut run = run();
     run.finish();
     let opened = run.open();
-    let place = CallFile::place(&run.path()).unwrap();
+    let place = CallFile::place(&run.path());
     CallFile::write(&place, &opened, 1).unwrap();
     let calls = RunCalls::read(&opened, &ReadOptions::default()).unwrap();
     assert!(calls.job.timelines.iter().all(|timeline| timeline.calls.len() > 100));
@@ -21,7 +21,7 @@ fn stored() -> (SmallRun, PathBuf, RunCalls) {
 
 fn read(run: &SmallRun) -> Result<Option<RunCalls>, CallFileError> {
     let opened = run.open();
-    let file = CallFile::open(&CallFile::place(&run.path()).unwrap(), &opened)?;
+    let file = CallFile::open(&CallFile::place(&run.path()), &opened)?;
     file.map(|file| RunCalls::from_file(&opened, &file)).transpose()
 }
 
@@ -42,7 +42,9 @@ fn no_file_is_no_error() {
     let (run, place, _) = stored();
     fs::remove_file(place).unwrap();
     assert!(read(&run).unwrap().is_none());
-    assert_eq!(CallFile::place("run.calls".as_ref()), None);
+    for (database, calls) in [("a/run.db", "a/run.calls"), ("run", "run.calls"), ("job.12", "job.12.calls")] {
+        assert_eq!(CallFile::place(database.as_ref()), Path::new(calls));
+    }
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn calls_of_an_earlier_state_of_the_database_are_not_used() {
     let thread = other.rank(0, 1);
     other.call(thread, (0, 5), "MPI_Barrier", &[]);
     other.finish();
-    fs::copy(place, CallFile::place(&other.path()).unwrap()).unwrap();
+    fs::copy(place, CallFile::place(&other.path())).unwrap();
     assert!(matches!(read(&other), Err(CallFileError::OtherDatabase)));
     drop(one);
 }

@@ -327,9 +327,25 @@ fn intercommunicators_have_two_groups() {
             if rank == 0 { ("0", "1", "0") } else { ("1", "2", ["0", "1"][rank as usize - 1]) };
         let made = [("comm", "inter/0-1.7.1"), ("size", size), ("rank", place), ("side", side)];
         run.sample(thread, "communicator", (0, 0), &made);
+        // What is created from it without sides has one group.
+        let merge =
+            run.call(thread, (2, 3), "MPI_Intercomm_merge", &[("comm", "inter/0-1.7.1"), ("seq", "2")]);
+        let rank = rank.to_string();
+        let merged = [("comm", "inter/0-1.7.1/1@2"), ("size", "3"), ("rank", &rank)];
+        run.sample(thread, "communicator", (merge, 0), &merged);
+        let dup = run.call(thread, (4, 5), "MPI_Comm_dup", &[merged[0], ("seq", "1")]);
+        let again = [("comm", "inter/0-1.7.1/1@2/1@3"), ("size", "3"), ("rank", &rank)];
+        run.sample(thread, "communicator", (dup, 0), &again);
+        run.call(thread, (6, 7), "MPI_Barrier", &[again[0], ("seq", "1")]);
     }
     let calls = run.read(&ReadOptions::default());
-    assert_eq!(calls.job.communicators[1].groups, [vec![0], vec![1, 2]]);
+    let groups_of = |name: &str| {
+        let number = calls.communicators.iter().position(|known| known == name).unwrap();
+        calls.job.communicators[number].groups.clone()
+    };
+    assert_eq!(groups_of("inter/0-1.7.1"), [vec![0], vec![1, 2]]);
+    assert_eq!(groups_of("inter/0-1.7.1/1@2"), [vec![0, 1, 2]]);
+    assert_eq!(groups_of("inter/0-1.7.1/1@2/1@3"), [vec![0, 1, 2]]);
     assert_eq!(calls.unavailable, [MissingCalls::NoSteps]);
 }
 
@@ -411,6 +427,11 @@ fn a_window_limits_calls_and_work() {
     let timeline = &calls.job.timelines[0];
     assert_eq!((timeline.start_ns, timeline.end_ns, timeline.calls.len()), (3_000_000, 5_550_000, 4));
     assert_fills(timeline);
+    // Each step takes 1 ms; those of 3 and 4 ms are whole.
+    assert_eq!((calls.job.steps, &timeline.first_call_of_step[..]), (2, &[0, 2, 4][..]));
+    let cut = Some((3_500_000, 4_900_000));
+    let calls = stepped(true).read(&ReadOptions { window_ns: cut, ..ReadOptions::default() });
+    assert_eq!((calls.job.steps, calls.unavailable.last()), (0, Some(&MissingCalls::NoSteps)));
     let window_ns = Some((5_550_000, 3_000_000));
     let calls = stepped(true).read(&ReadOptions { window_ns, ..ReadOptions::default() });
     assert_eq!(calls.job.timelines.len(), 0);

@@ -1,0 +1,12 @@
+//! What is read of a run.
+
+/// What to read of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReadOptions {
+    /// Name of the ranges that mark steps, with or without a number. They are found if it is not given.
+    pub step: Option<String>,
+    /// First time and end of the part of the run that is read, ns in job time. Calls that it cuts are left out.
+    pub window_ns: Option<(i64, i64)>,
+    /// Whether [`RunCalls::region_ids`](crate::RunCalls::region_ids) are read.
+    pub keeps_row_keys: bool,
+}
