@@ -1,9 +1,8 @@
 //! The efficiency of the run by the factors of the POP project: `rpd-report efficiency`.
 
 use crate::input::ReportRun;
-use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{ListedParts, missing_reasons, with_analysis};
+use crate::waiting::{ListedParts, missing_reasons, no_calls, with_analysis};
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 4] = [
@@ -20,8 +19,7 @@ pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Repo
         let mut table = ReportTable::new("efficiency", &COLUMNS);
         let mut unavailable = missing_reasons(found.calls);
         if found.calls.job.timelines.is_empty() {
-            let missing = Unavailable::new("efficiency", "no calls to MPI were recorded");
-            unavailable.push(missing.recorded_by(Some(recording::MPI_CALLS)));
+            unavailable.push(no_calls("efficiency", found.calls));
         } else {
             let row = vec![
                 Cell::Ratio(efficiency.parallel),

@@ -191,7 +191,7 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
 fn damaged(run: &ReportRun, name: &str) -> Option<Finding> {
     let stored = run.database.tables.tag(name);
     let is_valid = match serde_json::from_str::<Json>(stored) {
-        Ok(Json::Array(_)) => name != UNREADABLE_SHARDS,
+        Ok(Json::Array(all)) => name != UNREADABLE_SHARDS && all.iter().all(|one| is_entry(name, one)),
         Ok(Json::Number(_)) => name == UNREADABLE_SHARDS,
         _ => stored.is_empty(),
     };
@@ -204,6 +204,15 @@ fn damaged(run: &ReportRun, name: &str) -> Option<Finding> {
         ..Finding::default()
     };
     (!is_valid).then(finding)
+}
+
+/// Returns whether a part of the ledger can have this entry.
+fn is_entry(name: &str, entry: &Json) -> bool {
+    match name {
+        "rpd.losses" => entry.is_object(),
+        "rpd.former_losses" => true,
+        _ => entry.as_u64().is_some_and(|rank| u32::try_from(rank).is_ok()),
+    }
 }
 
 fn lost_rows(loss: &Json) -> Finding {

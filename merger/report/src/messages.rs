@@ -1,9 +1,10 @@
 //! Messages between ranks: `rpd-report messages`.
 
 use crate::input::ReportRun;
-use crate::recording;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, ListedParts, doubts, label_text, missing_reasons, with_analysis};
+use crate::waiting::{
+    AnalysedRun, ListedParts, doubts, label_text, missing_reasons, no_calls, with_analysis,
+};
 use rpd_console::Failure;
 use rpd_graph::MessageFlow;
 use std::cmp::Reverse;
@@ -47,8 +48,7 @@ pub(crate) fn report_messages(run: &ReportRun, max_rows: usize) -> Result<Report
         let mut unavailable = missing_reasons(found.calls);
         unavailable.extend(table.unknown_values(&REASONS));
         if found.calls.job.timelines.is_empty() {
-            let missing = Unavailable::new("messages", "no calls to MPI were recorded");
-            unavailable.push(missing.recorded_by(Some(recording::MPI_CALLS)));
+            unavailable.push(no_calls("messages", found.calls));
         } else if flows.is_empty() {
             unavailable.push(Unavailable::new("messages", "the selected ranks send and receive none"));
         }

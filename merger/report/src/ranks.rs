@@ -2,7 +2,7 @@
 
 use crate::clocks::ClockBounds;
 use crate::input::{ProcessGroups, ReportRun};
-use crate::report::{Cell, Report, ReportTable, RunHead};
+use crate::report::{Cell, Report, ReportTable};
 use crate::rows::{CategoryCode, TimedRow, TimedRows, TimedTable};
 use crate::statistics::IntervalUnion;
 use crate::summary::joined_span;
@@ -72,7 +72,7 @@ pub(crate) fn rank_report(rows: &TimedRows<'_>, max_rows: usize) -> Result<Repor
     }
     let mut unavailable = table.unknown_values(&REASONS);
     unavailable.extend(rows.left_out("ranks"));
-    let run = RunHead { span, ..run.head() };
+    let run = run.head_with(span);
     Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable, screen: None })
 }
 

@@ -3,13 +3,16 @@
 use rpd_calls::MissingCalls;
 
 /// What records calls to MPI.
-pub(crate) const MPI_CALLS: &str = "rpd-collect, of programs that use MPI";
+const MPI_CALLS: &str = "rpd-collect, of programs that use MPI";
 /// What records steps.
-pub(crate) const STEPS: &str = "mark steps by ranges, or name ranges of the run by --step NAME";
+const STEPS: &str = "mark steps by ranges, or name ranges of the run by --step NAME";
 
 /// Returns an option of rpd-collect, or what the program can do, so that nothing is missing; `None` if nothing helps.
-pub(crate) fn how_to_record(missing: &MissingCalls) -> Option<&'static str> {
+///
+/// `is_part`: it is missing in a window of the run.
+pub(crate) fn how_to_record(missing: &MissingCalls, is_part: bool) -> Option<&'static str> {
     match missing {
+        MissingCalls::NoMpiCalls | MissingCalls::NoSteps if is_part => None,
         MissingCalls::NoMpiCalls => Some(MPI_CALLS),
         MissingCalls::MissingRanks(_) => Some("start each rank by rpd-collect, and merge all shards"),
         MissingCalls::LostRows { .. } | MissingCalls::DroppedCalls { .. } => Some("rpd-collect --ring-size"),

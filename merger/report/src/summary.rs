@@ -1,7 +1,7 @@
 //! Times by name: `rpd-report summary`.
 
 use crate::input::{ProcessGroups, ReportRun};
-use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable};
+use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
 use crate::statistics::{Distribution, DurationSummary};
 use rayon::prelude::*;
@@ -72,7 +72,7 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
     if is_empty {
         unavailable.push(Unavailable::new("summary", "the selected part of the run has no rows with times"));
     }
-    let run = RunHead { span, ..run.head() };
+    let run = run.head_with(span);
     Ok(Report { subject: "summary", run, tables: vec![table], notes, unavailable, screen: None })
 }
 

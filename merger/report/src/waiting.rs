@@ -7,10 +7,10 @@ pub(crate) use rpd_verdict::{
 use crate::input::ReportRun;
 use crate::recording::how_to_record;
 use crate::report::Unavailable;
-use rpd_calls::{CallFile, ReadOptions, RunCalls};
+use rpd_calls::{CallFile, MissingCalls, ReadOptions, RunCalls};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
-use rpd_verdict::AnalysisOptions;
+use rpd_verdict::{AnalysisOptions, missing_reason};
 
 /// Why no rank is named if processes are left out, and the way out.
 const LEFT_OUT: &str =
@@ -39,8 +39,7 @@ pub(crate) fn with_analysis<T>(
     };
     let stored = if options == ReadOptions::default() { stored_calls(run) } else { None };
     let calls = stored.map_or_else(|| RunCalls::read(&run.database, &options), Ok)?;
-    if let Some(step) = selection.step.as_deref().filter(|_| calls.steps.is_none() && calls.job.processes > 0)
-    {
+    if let Some(step) = selection.step.as_deref().filter(|_| lacks_named_steps(&calls)) {
         let name = one_line(step);
         return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
     }
@@ -51,10 +50,15 @@ pub(crate) fn with_analysis<T>(
     options.analyse(calls, use_it)
 }
 
+/// Returns whether no ranges of the run mark steps. A window may have none although the run has some.
+fn lacks_named_steps(calls: &RunCalls) -> bool {
+    calls.steps.is_none() && calls.job.processes > 0 && !calls.job.is_part
+}
+
 /// Reads the calls of the whole run from their file beside the database, if there is one that fits.
 fn stored_calls(run: &ReportRun) -> Option<RunCalls> {
     let database = &run.database;
-    let place = CallFile::place(database.tables.database().path())?;
+    let place = CallFile::place(database.tables.database().path());
     let is_whole = database.processes.iter().all(|process| process.is_selected);
     let file = CallFile::open(&place, database).transpose().filter(|_| is_whole)?;
     match file.and_then(|file| RunCalls::from_file(database, &file)) {
@@ -70,9 +74,22 @@ fn stored_calls(run: &ReportRun) -> Option<RunCalls> {
     }
 }
 
+/// Describes that there are no calls for a subject of a report.
+pub(crate) fn no_calls(subject: &'static str, calls: &RunCalls) -> Unavailable {
+    unavailable_for(subject, &MissingCalls::NoMpiCalls, calls)
+}
+
+/// Describes that there are no steps.
+pub(crate) fn no_steps(calls: &RunCalls) -> Unavailable {
+    unavailable_for("steps", &MissingCalls::NoSteps, calls)
+}
+
 /// Describes what is missing in the calls.
 pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
-    let reasons = calls.unavailable.iter().zip(rpd_verdict::missing_reasons(calls));
-    let entry = |(missing, reason)| Unavailable::new("waiting", reason).recorded_by(how_to_record(missing));
-    reasons.map(entry).collect()
+    calls.unavailable.iter().map(|missing| unavailable_for("waiting", missing, calls)).collect()
+}
+
+fn unavailable_for(subject: &'static str, missing: &MissingCalls, calls: &RunCalls) -> Unavailable {
+    let is_part = calls.job.is_part;
+    Unavailable::new(subject, missing_reason(missing, is_part)).recorded_by(how_to_record(missing, is_part))
 }

@@ -1,9 +1,8 @@
 //! What the run would gain by typical work: `rpd-report whatif`.
 
 use crate::input::ReportRun;
-use crate::recording;
-use crate::report::{Cell, Report, ReportTable, Unavailable};
-use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, process_of, with_analysis};
+use crate::report::{Cell, Report, ReportTable};
+use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, no_calls, process_of, with_analysis};
 use rpd_calls::CallLabel;
 use rpd_console::Failure;
 
@@ -32,8 +31,7 @@ pub(crate) fn report_what_if(
     with_analysis(run, ListedParts::default(), |found| {
         if found.calls.job.timelines.is_empty() && subject.is_all() {
             let mut unavailable = missing_reasons(found.calls);
-            let missing = Unavailable::new("whatif", "no calls to MPI were recorded");
-            unavailable.push(missing.recorded_by(Some(recording::MPI_CALLS)));
+            unavailable.push(no_calls("whatif", found.calls));
             let tables = vec![ReportTable::new("whatif", &COLUMNS)];
             let notes = Vec::new();
             return Ok(Report {

@@ -1,10 +1,11 @@
 //! The analysis of waiting: which rank the others wait for, through messages and collectives.
 
-use crate::why_not::{limit_reason, missing_ranks};
-use rpd_calls::RunCalls;
+use crate::why_not::{NO_COMMUNICATORS, limit_reason, missing_ranks};
+use rpd_calls::{MissingCalls, RunCalls};
 use rpd_console::Failure;
 use rpd_graph::{
-    CallDependencies, CallGraph, DelayCosts, JobDiagnosis, JobEfficiency, JobVerdict, WaitAnalysis,
+    CallDependencies, CallGraph, CallTimeline, CollectiveEntry, DelayCosts, DiagnosisLimit, JobDiagnosis,
+    JobEfficiency, JobVerdict, WaitAnalysis,
 };
 
 /// The analysed calls of a run.
@@ -49,6 +50,7 @@ impl AnalysisOptions<'_> {
     ) -> Result<T, Failure> {
         let found = in_pool(|| CallDependencies::find(&calls.job))
             .map_err(|error| Failure::internal(format!("the calls contradict themselves: {error}")))?;
+        let lacks_communicators = lacks_communicators(&calls);
         if !self.keeps_messages {
             calls.job.forget_messages();
         }
@@ -65,7 +67,7 @@ impl AnalysisOptions<'_> {
             vec![reason.to_owned()]
         } else {
             let missing = missing_ranks(calls).filter(|_| !diagnosis.limits.is_empty());
-            missing.chain(diagnosis.limits.iter().map(limit_reason)).collect()
+            missing.chain(limit_reasons(&diagnosis.limits, calls.job.is_part, lacks_communicators)).collect()
         };
         let (graph, analysis) = (&graph, &analysis);
         use_it(&AnalysedRun {
@@ -78,6 +80,26 @@ impl AnalysisOptions<'_> {
             leaves_out_ranks,
             reasons,
         })
+    }
+}
+
+/// Returns whether all messages and collectives lack a communicator.
+fn lacks_communicators(calls: &RunCalls) -> bool {
+    let is_numbered = |entry: &CollectiveEntry| entry.number < CollectiveEntry::INIT_NUMBER;
+    let has_some = |timeline: &CallTimeline| {
+        !timeline.message_ends.is_empty() || timeline.entries.iter().any(is_numbered)
+    };
+    let some_lack =
+        calls.unavailable.iter().any(|one| matches!(one, MissingCalls::WithoutCommunicator { .. }));
+    some_lack && !calls.job.timelines.iter().any(has_some)
+}
+
+/// Describes what forbids to name a rank. Without communicators, most limits follow from that.
+fn limit_reasons(limits: &[DiagnosisLimit], is_part: bool, lacks_communicators: bool) -> Vec<String> {
+    let is_of_threads = limits.iter().any(|limit| matches!(limit, DiagnosisLimit::Threads { .. }));
+    match lacks_communicators && !is_of_threads && !limits.is_empty() {
+        true => vec![NO_COMMUNICATORS.to_owned()],
+        false => limits.iter().map(|limit| limit_reason(limit, is_part)).collect(),
     }
 }
 

@@ -18,7 +18,13 @@ pub fn doubts(found: &AnalysedRun<'_>) -> Vec<String> {
                 false
             }
         };
-        found.diagnosis.limits.iter().filter(is_doubt).map(limit_reason).collect()
+        found
+            .diagnosis
+            .limits
+            .iter()
+            .filter(is_doubt)
+            .map(|limit| limit_reason(limit, found.calls.job.is_part))
+            .collect()
     };
     reasons.iter().map(|reason| format!("the waiting may be wrong: {reason}")).collect()
 }

@@ -20,4 +20,4 @@ pub use names::{label_text, only_rank_of, process_of, ranks_of, short};
 pub use run_verdict::RunVerdict;
 pub use shown_time::shown_time;
 pub use verdict::verdict_lines;
-pub use why_not::missing_reasons;
+pub use why_not::missing_reason;

@@ -3,7 +3,7 @@
 use crate::analysed_run::{AnalysedRun, AnalysisOptions};
 use crate::cut::cut_texts;
 use crate::verdict::verdict_lines;
-use crate::why_not::limit_reason;
+use crate::why_not::{NO_COMMUNICATORS, limit_reason};
 use rpd_calls::{MissingCalls, RunCalls};
 use rpd_graph::DiagnosisLimit;
 use serde::{Serialize, Serializer};
@@ -44,13 +44,12 @@ impl RunVerdict {
 
     /// Returns that no rank is named, because processes call MPI in several threads.
     pub fn in_threads(processes: u32) -> RunVerdict {
-        RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }))
+        RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }, false))
     }
 
     /// Returns that no rank is named, because no input has the communicators of calls.
     pub fn without_communicators() -> RunVerdict {
-        let why = "the calls to MPI have no communicators, which profilers and .rpd files lack; merge shards of rpd-collect";
-        RunVerdict::not_analysed(why)
+        RunVerdict::not_analysed(NO_COMMUNICATORS)
     }
 
     /// Returns that no rank is named, because the calls were not analysed.

@@ -8,9 +8,23 @@ use rpd_graph::DiagnosisLimit;
 /// Maximum number of communicators that a reason names.
 const MAX_NAMED: usize = 3;
 
-/// Describes what forbids to name a rank.
-pub(crate) fn limit_reason(limit: &DiagnosisLimit) -> String {
+/// Why no rank is named if no call has a communicator.
+pub(crate) const NO_COMMUNICATORS: &str = "the calls to MPI have no communicators, which profilers and .rpd files lack; merge shards of rpd-collect";
+
+/// Describes what forbids to name a rank in the run, or in a part of it.
+pub(crate) fn limit_reason(limit: &DiagnosisLimit, is_part: bool) -> String {
     match *limit {
+        DiagnosisLimit::NoCalls if is_part => {
+            "no calls to MPI of several ranks are in the window; choose another one".to_owned()
+        }
+        DiagnosisLimit::FewSteps { steps } if is_part => {
+            let found = match steps {
+                0 => "no whole step is".to_owned(),
+                1 => "only 1 whole step is".to_owned(),
+                steps => format!("only {} are", counted(steps.into(), "whole step")),
+            };
+            format!("{found} in the window, at least 10 are necessary; choose a longer one")
+        }
         DiagnosisLimit::NoCalls => {
             "no calls to MPI of several ranks were recorded; record with rpd-collect".to_owned()
         }
@@ -51,16 +65,14 @@ pub(crate) fn missing_ranks(calls: &RunCalls) -> impl Iterator<Item = String> {
     let is_of_ranks = |missing: &&MissingCalls| {
         matches!(missing, MissingCalls::MissingRanks(_) | MissingCalls::UnfinishedRanks(_))
     };
-    calls.unavailable.iter().filter(is_of_ranks).map(reason)
+    calls.unavailable.iter().filter(is_of_ranks).map(|missing| missing_reason(missing, calls.job.is_part))
 }
 
-/// Describes what is missing in the calls.
-pub fn missing_reasons(calls: &RunCalls) -> impl Iterator<Item = String> {
-    calls.unavailable.iter().map(reason)
-}
-
-fn reason(missing: &MissingCalls) -> String {
+/// Describes a part of the calls that is missing, in the run or in a part of it.
+pub fn missing_reason(missing: &MissingCalls, is_part: bool) -> String {
     match missing {
+        MissingCalls::NoMpiCalls if is_part => "no calls to MPI are in the window".to_owned(),
+        MissingCalls::NoSteps if is_part => "no steps were found in the window".to_owned(),
         MissingCalls::NoMpiCalls => "no calls to MPI were recorded".to_owned(),
         MissingCalls::MissingRanks(ranks) => format!("nothing was recorded of {}", ranks_text(ranks)),
         MissingCalls::UnfinishedRanks(ranks) => {
@@ -181,10 +193,33 @@ mod tests {
             (DiagnosisLimit::MethodsDisagree, "the replay and the delay analysis point to different ranks"),
         ];
         for (limit, wanted) in limits {
-            let text = limit_reason(&limit);
+            let text = limit_reason(&limit, false);
             assert_eq!(text, wanted);
             assert_no_colon(&text);
         }
+    }
+
+    #[test]
+    fn reasons_in_a_window_advise_another_one() {
+        let limits = [
+            (
+                DiagnosisLimit::NoCalls,
+                "no calls to MPI of several ranks are in the window; choose another one",
+            ),
+            (
+                DiagnosisLimit::FewSteps { steps: 0 },
+                "no whole step is in the window, at least 10 are necessary; choose a longer one",
+            ),
+            (
+                DiagnosisLimit::FewSteps { steps: 9 },
+                "only 9 whole steps are in the window, at least 10 are necessary; choose a longer one",
+            ),
+        ];
+        for (limit, wanted) in limits {
+            assert_eq!(limit_reason(&limit, true), wanted);
+        }
+        assert_eq!(missing_reason(&MissingCalls::NoMpiCalls, true), "no calls to MPI are in the window");
+        assert_eq!(missing_reason(&MissingCalls::NoSteps, true), "no steps were found in the window");
     }
 
     #[test]
@@ -229,7 +264,7 @@ mod tests {
         ];
         for (of, one, several) in of_calls {
             for (missing, wanted) in [(of(vec![3], 1), one), (of(vec![0, 1, 2], 2_000), several)] {
-                let text = reason(&missing);
+                let text = missing_reason(&missing, false);
                 assert_eq!(text, wanted);
                 assert_no_colon(&text);
             }
@@ -261,12 +296,12 @@ mod tests {
             (MissingCalls::NoSteps, "no steps were found"),
         ];
         for (missing, wanted) in reasons {
-            let text = reason(&missing);
+            let text = missing_reason(&missing, false);
             assert_eq!(text, wanted);
             assert_no_colon(&text);
         }
         let hostile = MissingCalls::UnknownMembers(vec!["\x1b[31m\n".repeat(1 << 17); 9]);
-        let text = reason(&hostile);
+        let text = missing_reason(&hostile, false);
         assert!(text.len() < 300 && !text.chars().any(char::is_control), "{text}");
     }
 }

@@ -5,7 +5,7 @@ mod skew;
 
 use crate::clocks::ClockBounds;
 use crate::input::{ProcessGroups, ReportRun};
-use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable};
+use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::statistics::{Distribution, DurationSummary};
 use crate::summary::joined_span;
 use calls::{CollectiveCall, CollectiveCalls, read_calls};
@@ -63,7 +63,7 @@ pub(crate) fn report_collectives(run: &ReportRun, max_rows: usize) -> Result<Rep
         let reason = "calls of which only the args name the function are left out";
         unavailable.push(Unavailable::new("collectives.function", reason));
     }
-    let run = RunHead { span, ..run.head() };
+    let run = run.head_with(span);
     Ok(Report { subject: "collectives", run, tables: vec![table], notes, unavailable, screen: None })
 }
 

@@ -77,6 +77,15 @@ impl ReportRun {
         self.database.processes.get(place as usize).map(|process| &process.info)
     }
 
+    /// Returns what is reported about the run itself, with the part of a span that is in the window.
+    pub(crate) fn head_with(&self, span: Option<(i64, i64)>) -> RunHead {
+        let window = self.selection.window_ns();
+        let clip = |(start, end): (i64, i64)| {
+            window.map_or((start, end), |(from, to)| (start.max(from), end.min(to).max(from)))
+        };
+        RunHead { span: span.map(clip), ..self.head() }
+    }
+
     /// Returns what is reported about the run itself, without its span.
     pub(crate) fn head(&self) -> RunHead {
         let processes = &self.database.processes;

@@ -1,14 +1,21 @@
 //! A private folder for a merge whose result is read only once.
 
 use rpd_console::Failure;
-use rpd_output_file::{UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
+use rpd_files::effective_uid;
+use rpd_output_file::{OutputLock, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Names that are tried. Killed processes with the same number may have left some.
 const MAX_NAMES: u32 = 1000;
+/// Beginning of the names.
+const PREFIX: &str = "rpd-report-";
+/// Lock that the merge in a folder holds until the folder is removed.
+const LOCK: &str = "merged.db.lock";
+/// Maximum number of entries of `$TMPDIR` among which folders of killed reports are searched.
+const MAX_SEARCHED: usize = 10_000;
 
 /// A folder below `$TMPDIR` that only this user can open. It is removed with this value, and if a signal ends the program.
 #[derive(Debug)]
@@ -17,11 +24,12 @@ pub(crate) struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Creates the folder.
+    /// Creates the folder, and removes those that killed reports of this user have left.
     pub(crate) fn create() -> Result<TemporaryFolder, Failure> {
         let root = std::env::temp_dir();
+        remove_left_folders(&root);
         for number in 0..MAX_NAMES {
-            let path = root.join(format!("rpd-report-{}-{number}", std::process::id()));
+            let path = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
             // The system creates no folder in place of anything that exists, not even of a link.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
@@ -42,6 +50,28 @@ impl TemporaryFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Removes folders of this user with a lock that no process holds.
+fn remove_left_folders(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.take(MAX_SEARCHED).flatten() {
+        let path = entry.path();
+        let is_own = || {
+            let found = fs::symlink_metadata(&path);
+            found.is_ok_and(|found| found.is_dir() && found.uid() == effective_uid())
+        };
+        let lock = path.join(LOCK);
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX)
+            || !is_own()
+            || fs::symlink_metadata(&lock).is_err()
+        {
+            continue;
+        }
+        if let Ok(Some(_lock)) = OutputLock::acquire(lock) {
+            let _ = fs::remove_dir_all(path);
+        }
     }
 }
 

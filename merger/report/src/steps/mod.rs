@@ -5,10 +5,9 @@ mod rows;
 
 use crate::blame::timeline_of_rank;
 use crate::input::ReportRun;
-use crate::recording;
-use crate::report::{Cell, Report, ReportTable, RunHead, Unavailable};
+use crate::report::{Cell, Report, ReportTable};
 use crate::waiting::{
-    AnalysedRun, ListedParts, doubts, label_text, missing_reasons, process_of, short, with_analysis,
+    AnalysedRun, ListedParts, doubts, label_text, missing_reasons, no_steps, process_of, short, with_analysis,
 };
 use lengths::{StepFlag, StepLengths};
 use rows::{StepRow, TypicalTimes, step_rows, steps_in_row};
@@ -59,15 +58,14 @@ pub(crate) fn report_steps(run: &ReportRun, rank: Option<u32>, max_rows: usize) 
         let mut unavailable = missing_reasons(found.calls);
         unavailable.extend(table.unknown_values(&REASONS));
         if rows.is_empty() {
-            let missing = Unavailable::new("steps", "no steps were found");
-            unavailable.push(missing.recorded_by(Some(recording::STEPS)));
+            unavailable.push(no_steps(found.calls));
         }
         let notes = notes(found, &table, in_row);
         let job = &found.calls.job;
         let span = |timeline: &u32| job.timelines.get(*timeline as usize).map(|of| (of.start_ns, of.end_ns));
         let spans = || selected.iter().filter_map(span);
         let span = spans().map(|span| span.0).min().zip(spans().map(|span| span.1).max());
-        let head = RunHead { span, ..run.head() };
+        let head = run.head_with(span);
         Ok(Report { subject: "steps", run: head, tables: vec![table], notes, unavailable, screen: None })
     })
 }

@@ -50,6 +50,25 @@ fn shards_are_merged_into_a_temporary_file_that_is_removed() {
 }
 
 #[test]
+fn folders_of_killed_reports_are_removed() {
+    let (_root, run) = run_folder();
+    let temporary = tempfile::tempdir().unwrap();
+    let [left, held, other] =
+        ["rpd-report-7-0", "rpd-report-8-0", "rpd-reports"].map(|name| temporary.path().join(name));
+    for folder in [&left, &held, &other] {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("merged.db.partial"), "rows").unwrap();
+    }
+    for folder in [&left, &held] {
+        fs::write(folder.join("merged.db.lock"), "").unwrap();
+    }
+    let lock = File::options().write(true).open(held.join("merged.db.lock")).unwrap();
+    lock.try_lock().unwrap();
+    let _ = report_with(temporary.path(), &["summary"], Some(&run)).unwrap();
+    assert_eq!([&left, &held, &other].map(|folder| folder.exists()), [false, true, true]);
+}
+
+#[test]
 fn the_database_of_a_run_folder_is_read_if_nothing_is_newer() {
     let (_root, run) = run_folder();
     merge(&[], std::slice::from_ref(&run), &run.join("trace.db"));
