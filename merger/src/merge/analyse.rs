@@ -55,7 +55,7 @@ pub(super) fn analyse(
     progress.phase("analyse");
     let found = broadcast_result(comm, || Ok(analyse_file(args, agreed, output, report)))?;
     report.verdict = RunVerdict::parse(&found.verdict);
-    report.call_file = CallFile::place(&report.output).filter(|_| found.has_call_file);
+    report.call_file = found.has_call_file.then(|| CallFile::place(&report.output));
     report.notes.extend(found.note);
     Ok(())
 }
@@ -68,7 +68,7 @@ fn analyse_file(
 ) -> FoundInCalls {
     let path = output.path();
     let is_worth_it = agreed.findings.mpi_calls >= MIN_CALLS_OF_FILE && agreed.sets.all.len() == 1;
-    let place = output.calls_path().filter(|_| is_worth_it && report.is_database);
+    let place = (is_worth_it && report.is_database).then(|| output.calls_path());
     let written = place.map(|place| {
         output.check_calls_place()?;
         write_calls(path, &place, args.memory).map(|()| place)

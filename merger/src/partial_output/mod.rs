@@ -115,18 +115,17 @@ impl PartialOutput {
         }
     }
 
-    /// Returns the path to which the calls of the database are written, if they can have a file beside it.
-    pub(crate) fn calls_path(&self) -> Option<PathBuf> {
-        CallFile::place(&self.output).map(|_| beside(&self.output, CALLS))
+    /// Returns the path to which the calls of the database are written.
+    pub(crate) fn calls_path(&self) -> PathBuf {
+        beside(&self.output, CALLS)
     }
 
     /// Checks that no other file has the place of the file of calls. Returns the reason.
     pub(crate) fn check_calls_place(&self) -> Result<(), String> {
         let place = CallFile::place(&self.output);
-        let Some(place) = place.filter(|place| fs::symlink_metadata(place).is_ok()) else { return Ok(()) };
-        match CallFile::is_one(&place) {
+        match fs::symlink_metadata(&place).is_err() || CallFile::is_one(&place) {
             true => Ok(()),
-            false => Err(format!("{} was not written by a merge; move it away", place.display())),
+            false => Err(format!("{} exists and is not a file of calls; move it away", place.display())),
         }
     }
 
@@ -141,6 +140,10 @@ impl PartialOutput {
     /// Returns device and inode of the file.
     pub(crate) fn publish(&mut self, share: OutputShare) -> Result<(u64, u64), Failure> {
         journals::clear(&self.output)?;
+        let old_calls = CallFile::place(&self.output);
+        if CallFile::belongs_to(&old_calls, &self.output) {
+            let _ = remove_output(&old_calls);
+        }
         let identity = self.rename(share)?;
         journals::clear_published(&self.output)?;
         self.publish_calls(share);
@@ -171,17 +174,12 @@ impl PartialOutput {
         })
     }
 
-    /// Renames the file of calls after its database, or removes an older one, which has the calls of another state of the
-    /// database. Its failure is no failure of the merge: rpd-report does without it.
+    /// Renames the file of calls after its database. Its failure is no failure of the merge: rpd-report does without it.
     fn publish_calls(&self, share: OutputShare) {
-        let Some(place) = CallFile::place(&self.output) else { return };
-        if self.check_calls_place().is_err() {
-            return;
-        }
-        let made = beside(&self.output, CALLS);
-        share.file(&made);
-        if rename_output(&made, &place).is_err() {
-            let _ = remove_output(&place);
+        let made = self.calls_path();
+        if fs::symlink_metadata(&made).is_ok() && self.check_calls_place().is_ok() {
+            share.file(&made);
+            let _ = rename_output(&made, &CallFile::place(&self.output));
         }
     }
 
