@@ -90,10 +90,10 @@ fn a_damaged_foreign_or_old_file_only_takes_longer() {
     let forms = [
         (damaged(&|bytes| bytes[middle] ^= 1), "damaged at byte "),
         (damaged(&|bytes| bytes.truncate(middle)), "damaged at byte "),
-        (damaged(&|bytes| bytes[8] += 1), "no file of calls of this version"),
+        (damaged(&|bytes| bytes[8] += 1), "not a file of calls of this version"),
         (damaged(&|bytes| bytes[12] ^= 1), "does not have the calls of the database"),
-        (b"notes of a user".to_vec(), "no file of calls of this version"),
-        (Vec::new(), "no file of calls of this version"),
+        (b"notes of a user".to_vec(), "not a file of calls of this version"),
+        (Vec::new(), "not a file of calls of this version"),
     ];
     for (bytes, reason) in forms {
         fs::write(calls, bytes).unwrap();
@@ -129,7 +129,7 @@ fn it_goes_with_its_database() {
     let kept = merged(&[], run, database);
     assert_eq!(fs::read(calls).unwrap(), b"notes of a user");
     assert!(kept.report.get("call_file").is_none(), "{}", kept.summary);
-    assert!(kept.summary.contains("was not written by a merge; move it away"), "{}", kept.summary);
+    assert!(kept.summary.contains("is not a file of calls; move it away"), "{}", kept.summary);
     let left: Vec<_> = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
 }
@@ -150,6 +150,23 @@ fn what_a_killed_merge_left_is_removed() {
         "{}",
         outcome.stderr
     );
+}
+
+#[test]
+fn other_outputs_do_not_touch_it() {
+    let made = many_calls();
+    let MergedCalls { run, database, calls, .. } = &made;
+    let whole = fs::read(calls).unwrap();
+    let sibling = run.join("trace.rpd");
+    let _ = merged(&["--format", "rpd"], run, &sibling);
+    let _ = merged(&["--late", "never"], database, &run.join("trace.sqlite"));
+    assert!(fs::read(calls).unwrap() == whole);
+    let [one, other] = ["job.12", "job.13"].map(|name| run.join(name));
+    for output in [&one, &other] {
+        let merge = merged(&[], database, output);
+        assert_eq!(merge.report["call_file"], format!("{}.calls", output.display()));
+    }
+    assert_eq!(report(&[], &one).stderr, "");
 }
 
 #[test]

@@ -214,6 +214,50 @@ fn the_slow_rank_is_named_in_a_window_that_cuts_messages() {
 }
 
 #[test]
+fn steps_in_a_window_are_whole_and_those_of_the_run() {
+    let (_, _folder, database) = slow_stencil();
+    let steps = |selection: &[&str]| -> Vec<Json> {
+        let report = json(&[&["steps", "--top", "0"], selection].concat(), &database);
+        report["steps"].as_array().unwrap().clone()
+    };
+    let facts =
+        |step: &Json| ["start_ns", "length_ns", "work_ns", "slowest_rank"].map(|key| step[key].clone());
+    let whole: Vec<_> = steps(&[]).iter().map(facts).collect();
+    assert_eq!(whole.len(), 20);
+    let run = json(&[], &database)["run"].clone();
+    for window in ["0.04..0.19", "0.053..", "..0.17", "0.09..0.1401"] {
+        let found: Vec<_> = steps(&["--window", window]).iter().map(facts).collect();
+        let inner = found.get(1..found.len() - 1).unwrap();
+        assert!(found.len() < 20 && inner.iter().all(|step| whole.contains(step)), "{window}: {found:?}");
+        let length = |run: &Json| run["length_ns"].as_i64().unwrap();
+        let report = json(&["--window", window], &database);
+        assert!(length(&report["run"]) < length(&run), "{window}: {report}");
+    }
+    let screen = printed(&["--window", "0.09..0.1"], &database);
+    assert!(screen.contains("CANNOT TELL"), "{screen}");
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(" in the window, at least 10 are necessary; choose a longer one"), "{screen}");
+}
+
+#[test]
+fn messages_and_collectives_with_unknown_members_name_nobody() {
+    let (_, _folder, database) = slow_stencil();
+    let connection = Connection::open(&database).unwrap();
+    let table: String = connection
+        .query_row("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_metadata_%'", [], |row| row.get(0))
+        .unwrap();
+    let members = r#"[{"name":"MPI_COMM_WORLD","size":3,"ranks":[[0,1,1,1]]}]"#;
+    let changed = format!("INSERT INTO \"{table}\" (tag, value) VALUES ('rpd.communicators', ?)");
+    let kept = format!("DELETE FROM \"{table}\" WHERE tag = 'rpd.communicators'");
+    let _ = connection.execute(&kept, []).unwrap();
+    assert_eq!(connection.execute(&changed, [members]).unwrap(), 1);
+    let object = json(&[], &database);
+    assert_eq!(object["verdict"], "cannot_tell", "{object}");
+    let reasons = object["reasons"].to_string();
+    assert!(reasons.contains("only 0.0 % of the messages and collectives match"), "{reasons}");
+}
+
+#[test]
 fn a_folder_with_a_merged_database_alone_is_its_run() {
     let (_, folder, database) = slow_stencil();
     let alone = folder.path().join("alone");
@@ -237,10 +281,17 @@ fn a_run_with_a_damaged_ledger_is_incomplete() {
     let table: String = connection
         .query_row("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_metadata_%'", [], |row| row.get(0))
         .unwrap();
-    let damage = format!("UPDATE \"{table}\" SET value = '[1}}' WHERE tag = 'rpd.missing_ranks'");
-    assert_eq!(connection.execute(&damage, []).unwrap(), 1);
-    let screen = printed(&[], &database);
-    assert!(screen.contains("\ncomplete     1 damaged value of rpd.missing_ranks"), "{screen}");
+    for (tag, damage) in [
+        ("rpd.losses", "[3]"),
+        ("rpd.missing_ranks", "[-1]"),
+        ("rpd.missing_ranks", "[\"a\"]"),
+        ("rpd.missing_ranks", "[1}"),
+    ] {
+        let damaged = format!("UPDATE \"{table}\" SET value = ? WHERE tag = '{tag}'");
+        assert_eq!(connection.execute(&damaged, [damage]).unwrap(), 1);
+        let screen = printed(&[], &database);
+        assert!(screen.contains(&format!("damaged value of {tag} (")), "{screen}");
+    }
     let strict = Job::new(binary("rpd-report")).args(["integrity", "--strict"]).arg(&database).run();
     assert_eq!(strict.code(), Some(3), "{strict}");
     assert!(json(&[], &database)["unavailable"].to_string().contains("unknown tables"));

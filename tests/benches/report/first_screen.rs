@@ -29,7 +29,11 @@ pub(crate) fn print(folder: &Path, rounds: usize, (ranks, steps): (u32, u32)) ->
     println!("| first screen | seconds, median of {rounds} | MiB |\n|---|--:|--:|");
     let (seconds, peak) = time_screens(&database, rounds, &named)?;
     let calls = database.with_extension("calls");
-    println!("| with a file of calls of {} MiB | {seconds:.2} | {} |", calls.metadata()?.len() >> 20, peak >> 20);
+    println!(
+        "| with a file of calls of {} MiB | {seconds:.2} | {} |",
+        calls.metadata()?.len() >> 20,
+        peak >> 20
+    );
     std::fs::remove_file(calls)?;
     let (seconds, peak) = time_screens(&database, rounds, &named)?;
     println!("| without it | {seconds:.2} | {} |", peak >> 20);
