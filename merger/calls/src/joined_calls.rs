@@ -122,6 +122,7 @@ impl<'a> JoinedCalls<'a> {
                 region_ids,
                 work,
                 first_work,
+                poll_pauses,
                 operations,
                 step_ranges,
                 ..
@@ -133,6 +134,7 @@ impl<'a> JoinedCalls<'a> {
                 end_ns: end,
                 error_bound_ns: facts.error_bound_ns,
                 error_bounds: error_bounds.clone(),
+                poll_pauses_ns: poll_pauses,
                 lacks_calls: false,
                 gaps: None,
                 calls: numbers.calls(calls),

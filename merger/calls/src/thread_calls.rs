@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum time between two polls that are one call, ns.
 const MAX_POLL_GAP_NS: i64 = 10_000;
+/// Maximum time between two polls that may be a pause of waiting, ns.
+const MAX_POLL_PAUSE_NS: i64 = 1_000_000;
 /// Maximum overlap of two calls that is an error of rounding, ns.
 const MAX_ROUNDING_NS: i64 = 1_000;
 
@@ -54,6 +56,8 @@ pub(crate) struct ThreadTimeline {
     pub(crate) region_ids: Vec<i64>,
     pub(crate) work: Vec<WorkSegment>,
     pub(crate) first_work: Vec<u32>,
+    /// Time between polls that found nothing and the next ones shortly afterwards, ns.
+    pub(crate) poll_pauses: u64,
     pub(crate) operations: OperationLists,
     pub(crate) step_ranges: Vec<StepRanges>,
 }
@@ -91,6 +95,7 @@ struct ThreadSweep<'a, 'b> {
     region_ids: Vec<i64>,
     operations: OperationLists,
     pending: Option<PendingCall>,
+    poll_pauses: u64,
     /// Number of messages that matched probes took and no call has received yet.
     taken_messages: u64,
     /// Number of this thread among those of its process.
@@ -125,6 +130,7 @@ pub(crate) fn sweep_thread(
         region_ids: Vec::new(),
         operations: OperationLists::default(),
         pending: None,
+        poll_pauses: 0,
         taken_messages: 0,
         number,
     };
@@ -162,6 +168,7 @@ pub(crate) fn sweep_thread(
         region_ids: sweep.region_ids,
         work: sweep.work.work,
         first_work: sweep.work.first_work,
+        poll_pauses: sweep.poll_pauses,
         operations: sweep.operations,
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
@@ -194,6 +201,9 @@ impl ThreadSweep<'_, '_> {
             if is_again && enter - last.exit <= MAX_POLL_GAP_NS {
                 self.poll_again(region, call, kind, has_completed);
                 return;
+            }
+            if is_again && enter - last.exit <= MAX_POLL_PAUSE_NS {
+                self.poll_pauses = self.poll_pauses.saturating_add_signed(enter - last.exit);
             }
         }
         self.finish_pending_before(kind, enter);

@@ -66,6 +66,18 @@ pub enum DiagnosisLimit {
         /// Number of steps.
         steps: u32,
     },
+    /// A rank is longer in calls than others, and what it waits for there is not known.
+    LongCalls {
+        /// By how much, as a share of the run.
+        share: f64,
+        /// Label of the function.
+        label: u32,
+    },
+    /// Ranks pause between polls, for which they may wait.
+    PollPauses {
+        /// The longest pauses of a rank, as a share of the run.
+        share: f64,
+    },
     /// The replay and the delay analysis do not name the same ranks.
     MethodsDisagree,
 }
@@ -94,7 +106,14 @@ impl WaitAnalysis<'_> {
         let gain_of_start_up = || self.gain_of_start_up(&what_if);
         let gains = || (gain_of_all(), gain_of_start_up());
         let (costs, gains) = rayon::join(|| self.delay_costs(), gains);
-        let diagnosis = self.diagnose_by(&what_if, &costs, gains);
+        let mut diagnosis = self.diagnose_by(&what_if, &costs, gains);
+        if diagnosis.limits.is_empty()
+            && let Some(limit) = self.doubt(&diagnosis)
+        {
+            diagnosis.verdict = JobVerdict::CannotTell;
+            diagnosis.findings.clear();
+            diagnosis.limits.push(limit);
+        }
         (costs, diagnosis)
     }
 

@@ -120,7 +120,7 @@ impl WaitAnalysis<'_> {
     /// synchronised, if it had taken in each step as long as is typical.
     fn typical_meanwhile(&self, wait: &CallWait, slot: usize) -> Option<u64> {
         let table = &self.table;
-        if !table.is_common[slot] {
+        if !table.is_compared(slot) {
             return None;
         }
         let cause = wait.cause as usize;
@@ -133,7 +133,7 @@ impl WaitAnalysis<'_> {
             if ns > 0 {
                 let block = table.block_of(calls, call);
                 let all = u128::from(table.ns(cause, block, slot).max(1));
-                let typical = u128::from(ns) * u128::from(table.typical_ns(block, slot)) / all;
+                let typical = u128::from(ns) * u128::from(table.typical_ns(cause, block, slot)) / all;
                 typical_ns = typical_ns.saturating_add(u64::try_from(typical).unwrap_or(u64::MAX));
             }
         }

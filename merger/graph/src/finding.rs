@@ -73,7 +73,7 @@ impl WaitAnalysis<'_> {
         let of_slot = |slot| StepWork {
             label: self.times.label(slot),
             step_ns: mean(&|block| table.ns(timeline as usize, block, slot)),
-            typical_ns: mean(&|block| table.typical_ns(block, slot)),
+            typical_ns: mean(&|block| table.typical_ns(timeline as usize, block, slot)),
         };
         let mut work: Vec<StepWork> = (0..SLOTS).map(of_slot).filter(|work| work.step_ns > 0.0).collect();
         work.sort_by(|one, other| {
@@ -92,14 +92,14 @@ impl WaitAnalysis<'_> {
         };
         let excess = |slot: usize| -> i64 {
             let of = |(timeline, block)| {
-                table.ns(timeline, block, slot) as i64 - table.typical_ns(block, slot) as i64
+                table.ns(timeline, block, slot) as i64 - table.typical_ns(timeline, block, slot) as i64
             };
             cells().map(of).fold(0, i64::saturating_add)
         };
         let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
         let in_a_step = |ns: u64| ns as f64 / steps / named.len() as f64;
         let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
-        let rare = (0..SLOTS).filter(|slot| !table.is_common[*slot]);
+        let rare = (0..SLOTS).filter(|slot| !table.is_compared(*slot));
         let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let of_block = |block: usize| named.iter().map(|t| table.excess_ns(*t as usize, block)).sum();
         let by_step = StepExcess::new(table.step_blocks().map(of_block), false);
@@ -109,10 +109,12 @@ impl WaitAnalysis<'_> {
             subject: self.subject(named),
             label: self.times.label(slot),
             label_ns: in_a_step(cells().map(|(timeline, block)| table.ns(timeline, block, slot)).sum()),
-            typical_ns: in_a_step(cells().map(|(_, block)| table.typical_ns(block, slot)).sum()),
+            typical_ns: in_a_step(
+                cells().map(|(timeline, block)| table.typical_ns(timeline, block, slot)).sum(),
+            ),
             gain,
             is_at_most: of_rare > of_all / 2,
-            is_exclusive: table.holders[slot] == 1,
+            is_exclusive: table.holders[slot] == 1 && !table.is_compared(slot),
             pattern: by_step.pattern().of_blocks(table.steps_in_block as u32, self.graph.job.steps),
             share_of_steps: by_step.share_of_steps(),
             cost,

@@ -182,6 +182,8 @@ pub struct CallTimeline {
     pub error_bound_ns: Option<u64>,
     /// The same at moments of job time, ascending, where it is known how it changes; otherwise empty.
     pub error_bounds: Arc<[(i64, Option<u64>)]>,
+    /// Work between polls that found nothing and the next ones shortly afterwards, ns. It may be pauses of waiting.
+    pub poll_pauses_ns: u64,
     /// Whether calls of the process were dropped or are not recorded.
     pub lacks_calls: bool,
     /// Where calls with messages are missing, by communicator and then by place. `None`, if that is not known of a

@@ -11,6 +11,7 @@ mod channels;
 mod critical_path;
 mod delay_costs;
 mod diagnosis;
+mod doubtful_time;
 mod eager_limit;
 mod excess;
 mod explained_waits;

@@ -73,7 +73,8 @@ impl ReplayDurations for TypicalDurations<'_> {
         let of_segment = |segment: &crate::job_calls::WorkSegment| {
             let slot = times.slot(segment.label);
             let block = *block.get_or_insert_with(|| self.table.block_of(calls, call));
-            let (all, typical) = (self.table.ns(timeline, block, slot), self.table.typical_ns(block, slot));
+            let (all, typical) =
+                (self.table.ns(timeline, block, slot), self.table.typical_ns(timeline, block, slot));
             let is_known = !self.table.is_lacking(timeline, block);
             let is_selected = self.selected.slot.is_none_or(|selected| selected == slot);
             if all <= typical || !is_known || !is_selected {

@@ -10,6 +10,8 @@ use std::ops::Range;
 const MAX_CELLS: usize = 1 << 23;
 /// A label has a typical time if at least this many threads have it, or all threads of a smaller job.
 const MIN_HOLDERS: usize = 3;
+/// Threads with a smaller share of the longest work of a thread do hardly any such work.
+const MIN_SHARE_OF_MOST: f64 = 0.1;
 
 /// Work of all threads without waits and transfers, ns.
 ///
@@ -29,6 +31,8 @@ pub(crate) struct WorkTable {
     of_others: Vec<OtherMedians>,
     /// Whether enough threads have the label of a slot.
     pub(crate) is_common: [bool; SLOTS],
+    /// Work under labels that too few threads have, if enough threads do such work.
+    pool: Option<RareWork>,
     /// Number of threads that have the label of a slot.
     pub(crate) holders: [usize; SLOTS],
     /// Blocks of each thread in which calls are known to be missing, so that waiting looks like work: first and last,
@@ -61,6 +65,7 @@ impl WorkTable {
             typical: vec![0; blocks * columns],
             of_others: vec![OtherMedians::default(); blocks * columns],
             is_common: [false; SLOTS],
+            pool: None,
             holders: [0; SLOTS],
             lacking: Vec::new(),
         };
@@ -116,28 +121,84 @@ impl WorkTable {
         before.checked_sub(1).is_some_and(|place| blocks[place].1 as usize >= block)
     }
 
+    /// Finds the typical work under each label. A label that most of its threads hardly have is one of those that too few
+    /// have, if the sum of such work can be compared; else all its threads are compared.
     fn find_typical(&mut self, timelines: usize) {
+        let min_holders = MIN_HOLDERS.min(timelines);
+        let mut little: Vec<(usize, usize, Vec<usize>)> = Vec::new();
         for (slot, column) in self.columns_by_slot() {
-            let has_slot =
-                |timeline: &usize| (0..self.blocks).any(|block| self.ns(*timeline, block, slot) > 0);
-            let holders: Vec<usize> = (0..timelines).filter(has_slot).collect();
+            let work: Vec<u64> = (0..timelines).map(|timeline| self.all_under(timeline, slot)).collect();
+            let holders: Vec<usize> = (0..timelines).filter(|timeline| work[*timeline] > 0).collect();
             self.holders[slot] = holders.len();
-            self.is_common[slot] = !holders.is_empty() && holders.len() >= MIN_HOLDERS.min(timelines);
-            if !self.is_common[slot] {
-                continue;
-            }
-            for block in 0..self.blocks {
-                let known = holders.iter().filter(|timeline| !self.is_lacking(**timeline, block));
-                let mut ns: Vec<u64> = known.map(|timeline| self.ns(*timeline, block, slot)).collect();
-                if ns.is_empty() {
-                    continue;
-                }
-                ns.sort_unstable();
-                let middle = (ns.len() - 1) / 2;
-                self.typical[block * self.columns + column] = ns[middle];
-                self.of_others[block * self.columns + column] = OtherMedians::new(&ns);
+            let mainly = share_of_most(&work);
+            if mainly.len() >= min_holders {
+                self.compare(slot, column, &mainly);
+            } else if holders.len() >= min_holders {
+                little.push((slot, column, holders));
             }
         }
+        self.pool = self.pool_rare_work(timelines);
+        if self.pool.is_none() {
+            little.iter().for_each(|(slot, column, holders)| self.compare(*slot, *column, holders));
+            self.pool = self.pool_rare_work(timelines);
+        }
+    }
+
+    /// Returns the work of a thread under the label of a slot in all blocks, ns.
+    fn all_under(&self, timeline: usize, slot: usize) -> u64 {
+        (0..self.blocks).map(|block| self.ns(timeline, block, slot)).fold(0, u64::saturating_add)
+    }
+
+    /// Compares the work of these threads under the label of a slot.
+    fn compare(&mut self, slot: usize, column: usize, holders: &[usize]) {
+        self.is_common[slot] = !holders.is_empty();
+        for block in 0..self.blocks {
+            let known = holders.iter().filter(|timeline| !self.is_lacking(**timeline, block));
+            let mut ns: Vec<u64> = known.map(|timeline| self.ns(*timeline, block, slot)).collect();
+            if ns.is_empty() {
+                continue;
+            }
+            ns.sort_unstable();
+            let middle = (ns.len() - 1) / 2;
+            self.typical[block * self.columns + column] = ns[middle];
+            self.of_others[block * self.columns + column] = OtherMedians::new(&ns);
+        }
+    }
+
+    /// Compares the work under labels that too few threads have by its sum: the threads at the ends of a line, and its
+    /// inner ones, do the same work between other calls. Returns `None` if too few threads do such work.
+    fn pool_rare_work(&self, timelines: usize) -> Option<RareWork> {
+        let in_steps = |timeline: usize| -> u64 {
+            self.step_blocks().map(|block| self.rare_ns(timeline, block)).fold(0, u64::saturating_add)
+        };
+        let work: Vec<u64> = (0..timelines).map(in_steps).collect();
+        let holders = share_of_most(&work);
+        if holders.len() < MIN_HOLDERS.min(timelines) {
+            return None;
+        }
+        let mut pool =
+            RareWork { typical: vec![0; self.blocks], of_others: vec![OtherMedians::default(); self.blocks] };
+        for block in 0..self.blocks {
+            let known = holders.iter().filter(|timeline| !self.is_lacking(**timeline, block));
+            let mut ns: Vec<u64> = known.map(|timeline| self.rare_ns(*timeline, block)).collect();
+            ns.sort_unstable();
+            if let Some(typical) = ns.get(ns.len().saturating_sub(1) / 2) {
+                pool.typical[block] = *typical;
+                pool.of_others[block] = OtherMedians::new(&ns);
+            }
+        }
+        Some(pool)
+    }
+
+    /// Returns the work of a thread in a block under labels that too few threads have, ns.
+    fn rare_ns(&self, timeline: usize, block: usize) -> u64 {
+        let rare = self.columns_by_slot().filter(|(slot, _)| !self.is_common[*slot]);
+        rare.map(|(slot, _)| self.ns(timeline, block, slot)).fold(0, u64::saturating_add)
+    }
+
+    /// Returns whether the work under the label of a slot is compared with that of others.
+    pub(crate) fn is_compared(&self, slot: usize) -> bool {
+        self.is_common[slot] || self.pool.is_some()
     }
 
     /// Returns the block of the work before a call.
@@ -187,9 +248,18 @@ impl WorkTable {
     }
 
     /// Returns the typical work of a thread in a block under the label of a slot, ns: the lower median of the
-    /// threads that have the label. It is 0 for a label that only one or two threads have.
-    pub(crate) fn typical_ns(&self, block: usize, slot: usize) -> u64 {
-        self.column_of[slot].map_or(0, |column| self.typical[block * self.columns + usize::from(column)])
+    /// threads that have the label. Of labels that only one or two threads have, it is the part of their sum, which is
+    /// compared; it is 0 if only one or two threads do such work.
+    pub(crate) fn typical_ns(&self, timeline: usize, block: usize, slot: usize) -> u64 {
+        match &self.pool {
+            Some(pool) if !self.is_common[slot] => {
+                let (own, all) = (self.ns(timeline, block, slot), self.rare_ns(timeline, block));
+                let part = u128::from(own) * u128::from(pool.typical[block]) / u128::from(all.max(1));
+                u64::try_from(part).unwrap_or(u64::MAX)
+            }
+            _ => self.column_of[slot]
+                .map_or(0, |column| self.typical[block * self.columns + usize::from(column)]),
+        }
     }
 
     /// Returns by how much a thread works longer in a block than is typical of the others, ns. `None` if calls are
@@ -200,12 +270,20 @@ impl WorkTable {
         if self.is_lacking(timeline, block) {
             return None;
         }
-        let of_slot = |(slot, column)| {
-            let ns = self.ns(timeline, block, slot);
-            // A thread without the label is not ahead by it.
-            if ns == 0 { 0 } else { ns as i64 - self.of_others_ns(block, column, ns) as i64 }
+        // A thread without such work is not ahead by it.
+        let longer = |ns: u64, others: &OtherMedians| {
+            if ns == 0 { 0 } else { ns as i64 - others.without(ns) as i64 }
         };
-        Some(self.columns_by_slot().map(of_slot).fold(0, i64::saturating_add))
+        let of_slot = |(slot, column): (usize, usize)| match &self.pool {
+            Some(_) if !self.is_common[slot] => 0,
+            _ => longer(self.ns(timeline, block, slot), &self.of_others[block * self.columns + column]),
+        };
+        let of_labels = self.columns_by_slot().map(of_slot).fold(0, i64::saturating_add);
+        let of_rare = self
+            .pool
+            .as_ref()
+            .map_or(0, |pool| longer(self.rare_ns(timeline, block), &pool.of_others[block]));
+        Some(of_labels.saturating_add(of_rare))
     }
 
     /// Returns the work of a thread in a block, ns.
@@ -233,20 +311,26 @@ impl WorkTable {
         std::array::from_fn(|slot| {
             let known = || self.step_blocks().filter(|block| !self.is_lacking(timeline, *block));
             let ns: u128 = known().map(|block| u128::from(self.ns(timeline, block, slot))).sum();
-            let typical: u128 = known().map(|block| u128::from(self.typical_ns(block, slot))).sum();
+            let typical: u128 = known().map(|block| u128::from(self.typical_ns(timeline, block, slot))).sum();
             if ns > typical { (ns - typical) as f64 / ns as f64 } else { 0.0 }
         })
     }
+}
 
-    /// Returns the median work of the threads other than one with this work, ns.
-    fn of_others_ns(&self, block: usize, column: usize, own_ns: u64) -> u64 {
-        let medians = &self.of_others[block * self.columns + column];
-        match own_ns.cmp(&medians.limit_ns) {
-            Ordering::Less => medians.of_lower_ns,
-            Ordering::Equal => medians.of_equal_ns,
-            Ordering::Greater => medians.of_upper_ns,
-        }
-    }
+/// Returns the threads with a share of the longest work that counts.
+fn share_of_most(work: &[u64]) -> Vec<usize> {
+    let most = work.iter().copied().max().unwrap_or(0);
+    let counts = |timeline: &usize| most > 0 && work[*timeline] as f64 >= most as f64 * MIN_SHARE_OF_MOST;
+    (0..work.len()).filter(counts).collect()
+}
+
+/// Work under labels that too few threads have, by block.
+#[derive(Clone, Debug)]
+struct RareWork {
+    /// Lower median of the threads that do such work, ns.
+    typical: Vec<u64>,
+    /// Medians of these threads without one of them.
+    of_others: Vec<OtherMedians>,
 }
 
 /// The medians of all threads but one.
@@ -260,6 +344,15 @@ struct OtherMedians {
 }
 
 impl OtherMedians {
+    /// Returns the median of the threads other than one with this work, ns.
+    fn without(&self, own_ns: u64) -> u64 {
+        match own_ns.cmp(&self.limit_ns) {
+            Ordering::Less => self.of_lower_ns,
+            Ordering::Equal => self.of_equal_ns,
+            Ordering::Greater => self.of_upper_ns,
+        }
+    }
+
     /// Returns the medians of times, which ascend.
     fn new(ns: &[u64]) -> OtherMedians {
         let at = |place: usize| ns.get(place).copied().unwrap_or(0);
@@ -299,12 +392,7 @@ mod tests {
                     0 => *own,
                     length => others[(length - 1) / 2].midpoint(others[length / 2]),
                 };
-                let found = match own.cmp(&medians.limit_ns) {
-                    Ordering::Less => medians.of_lower_ns,
-                    Ordering::Equal => medians.of_equal_ns,
-                    Ordering::Greater => medians.of_upper_ns,
-                };
-                assert_eq!(found, expected, "{own} of {all:?}");
+                assert_eq!(medians.without(*own), expected, "{own} of {all:?}");
             }
         }
     }

@@ -67,7 +67,7 @@ impl AnalysisOptions<'_> {
             vec![reason.to_owned()]
         } else {
             let missing = missing_ranks(calls).filter(|_| !diagnosis.limits.is_empty());
-            missing.chain(limit_reasons(&diagnosis.limits, calls.job.is_part, lacks_communicators)).collect()
+            missing.chain(limit_reasons(&diagnosis.limits, calls, lacks_communicators)).collect()
         };
         let (graph, analysis) = (&graph, &analysis);
         use_it(&AnalysedRun {
@@ -95,11 +95,11 @@ fn lacks_communicators(calls: &RunCalls) -> bool {
 }
 
 /// Describes what forbids to name a rank. Without communicators, most limits follow from that.
-fn limit_reasons(limits: &[DiagnosisLimit], is_part: bool, lacks_communicators: bool) -> Vec<String> {
+fn limit_reasons(limits: &[DiagnosisLimit], calls: &RunCalls, lacks_communicators: bool) -> Vec<String> {
     let is_of_threads = limits.iter().any(|limit| matches!(limit, DiagnosisLimit::Threads { .. }));
     match lacks_communicators && !is_of_threads && !limits.is_empty() {
         true => vec![NO_COMMUNICATORS.to_owned()],
-        false => limits.iter().map(|limit| limit_reason(limit, is_part)).collect(),
+        false => limits.iter().map(|limit| limit_reason(limit, calls)).collect(),
     }
 }
 

@@ -13,18 +13,16 @@ pub fn doubts(found: &AnalysedRun<'_>) -> Vec<String> {
         let is_doubt = |limit: &&DiagnosisLimit| match limit {
             DiagnosisLimit::Threads { .. }
             | DiagnosisLimit::Unmatched { .. }
-            | DiagnosisLimit::ReplayOff { .. } => true,
-            DiagnosisLimit::NoCalls | DiagnosisLimit::FewSteps { .. } | DiagnosisLimit::MethodsDisagree => {
-                false
-            }
+            | DiagnosisLimit::ReplayOff { .. }
+            | DiagnosisLimit::LongCalls { .. }
+            | DiagnosisLimit::PollPauses { .. } => true,
+            DiagnosisLimit::NoCalls
+            | DiagnosisLimit::FewSteps { .. }
+            | DiagnosisLimit::LongCalls { .. }
+            | DiagnosisLimit::PollPauses { .. }
+            | DiagnosisLimit::MethodsDisagree => false,
         };
-        found
-            .diagnosis
-            .limits
-            .iter()
-            .filter(is_doubt)
-            .map(|limit| limit_reason(limit, found.calls.job.is_part))
-            .collect()
+        found.diagnosis.limits.iter().filter(is_doubt).map(|limit| limit_reason(limit, found.calls)).collect()
     };
     reasons.iter().map(|reason| format!("the waiting may be wrong: {reason}")).collect()
 }

@@ -44,7 +44,7 @@ impl RunVerdict {
 
     /// Returns that no rank is named, because processes call MPI in several threads.
     pub fn in_threads(processes: u32) -> RunVerdict {
-        RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }, false))
+        RunVerdict::not_analysed(&limit_reason(&DiagnosisLimit::Threads { processes }, &RunCalls::default()))
     }
 
     /// Returns that no rank is named, because no input has the communicators of calls.

@@ -1,6 +1,6 @@
 //! Why no rank is named, and what is missing in the calls.
 
-use crate::names::short;
+use crate::names::{label_text, short};
 use rpd_calls::{MissingCalls, RunCalls};
 use rpd_console::wording::{counted, grouped, noun, rank_ranges};
 use rpd_graph::DiagnosisLimit;
@@ -12,7 +12,8 @@ const MAX_NAMED: usize = 3;
 pub(crate) const NO_COMMUNICATORS: &str = "the calls to MPI have no communicators, which profilers and .rpd files lack; merge shards of rpd-collect";
 
 /// Describes what forbids to name a rank in the run, or in a part of it.
-pub(crate) fn limit_reason(limit: &DiagnosisLimit, is_part: bool) -> String {
+pub(crate) fn limit_reason(limit: &DiagnosisLimit, calls: &RunCalls) -> String {
+    let is_part = calls.job.is_part;
     match *limit {
         DiagnosisLimit::NoCalls if is_part => {
             "no calls to MPI of several ranks are in the window; choose another one".to_owned()
@@ -54,6 +55,15 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit, is_part: bool) -> String {
                 "{found}, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME"
             )
         }
+        DiagnosisLimit::LongCalls { share, label } => format!(
+            "a rank is {:.0} % of the run longer in calls than others, most in {}, and what it waits for there is not known",
+            share * 100.0,
+            label_text(calls, Some(label))
+        ),
+        DiagnosisLimit::PollPauses { share } => format!(
+            "a rank pauses between polls (MPI_Test, MPI_Iprobe, ...) for {:.0} % of the run, to work or to wait",
+            share * 100.0
+        ),
         DiagnosisLimit::MethodsDisagree => {
             "the replay and the delay analysis point to different ranks".to_owned()
         }
@@ -154,6 +164,7 @@ fn was_or_were(count: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpd_calls::CallLabel;
 
     fn assert_no_colon(text: &str) {
         assert!(!text.contains(':') && !text.ends_with('.'), "{text}");
@@ -190,10 +201,22 @@ mod tests {
                 DiagnosisLimit::FewSteps { steps: 0 },
                 "no steps were found, at least 10 are necessary; mark them with ranges and name these with rpd-report --step NAME",
             ),
+            (
+                DiagnosisLimit::LongCalls { share: 0.244, label: 0 },
+                "a rank is 24 % of the run longer in calls than others, most in MPI_Win_fence, and what it waits for there is not known",
+            ),
+            (
+                DiagnosisLimit::PollPauses { share: 0.061 },
+                "a rank pauses between polls (MPI_Test, MPI_Iprobe, ...) for 6 % of the run, to work or to wait",
+            ),
             (DiagnosisLimit::MethodsDisagree, "the replay and the delay analysis point to different ranks"),
         ];
         for (limit, wanted) in limits {
-            let text = limit_reason(&limit, false);
+            let calls = RunCalls {
+                labels: vec![CallLabel::Function("MPI_Win_fence".to_owned())],
+                ..RunCalls::default()
+            };
+            let text = limit_reason(&limit, &calls);
             assert_eq!(text, wanted);
             assert_no_colon(&text);
         }
@@ -215,8 +238,10 @@ mod tests {
                 "only 9 whole steps are in the window, at least 10 are necessary; choose a longer one",
             ),
         ];
+        let mut part = RunCalls::default();
+        part.job.is_part = true;
         for (limit, wanted) in limits {
-            assert_eq!(limit_reason(&limit, true), wanted);
+            assert_eq!(limit_reason(&limit, &part), wanted);
         }
         assert_eq!(missing_reason(&MissingCalls::NoMpiCalls, true), "no calls to MPI are in the window");
         assert_eq!(missing_reason(&MissingCalls::NoSteps, true), "no steps were found in the window");
