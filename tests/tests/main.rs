@@ -74,3 +74,4 @@ mod truth_real;
 mod undrawn;
 mod unused_files;
 mod vanishing_inputs;
+mod verdict_programs;

@@ -103,6 +103,73 @@ fn the_rank_that_delays_a_ring_is_named() {
     assert!((found.findings[0].gain.ns - truth).abs() < length / 100);
 }
 
+/// Ranks around a ring with a collective in each step; one of them is slower.
+fn ring(slow: usize, excess: u64, label_of: impl Fn(usize) -> u32) -> Vec<Vec<Act>> {
+    let ranks = 6;
+    let program = |rank: usize| {
+        let of_step = |step: usize| {
+            let excess = if rank == slow { excess } else { 0 };
+            let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+            let work = Act::Work(label_of(rank), noisy(rank, step) + excess);
+            let [send, receive] = [Act::Send(right as i32, 1), Act::Receive(left as i32, 1)];
+            [Act::Step, work, send, receive, Act::Collective(CollectiveWaits::ForAll)]
+        };
+        (0..60).flat_map(of_step).collect()
+    };
+    (0..ranks).map(program).collect()
+}
+
+#[test]
+fn labels_of_two_ranks_each_are_compared_by_the_sum_of_the_work() {
+    let label_of = |rank: usize| WORK + rank as u32 % 3;
+    let (found, _, length) = diagnose(&run(&ring(4, 0, label_of), 4));
+    assert!(found.findings.is_empty() && found.gain_of_all.ns < length / 20, "{found:#?}");
+    let (found, _, length) = diagnose(&run(&ring(4, 5 * MS, label_of), 4));
+    assert_eq!(found.verdict, JobVerdict::Slow, "{found:#?}");
+    let finding = &found.findings[0];
+    assert_eq!((&finding.subject, finding.label), (&FindingSubject::Timelines(vec![4]), Some(WORK + 1)));
+    assert!(!finding.is_at_most && !finding.is_exclusive);
+    let truth = length - diagnose(&run(&ring(4, 0, label_of), 4)).2;
+    assert!((finding.gain.ns - truth).abs() < length / 100, "{} {truth}", finding.gain.ns);
+}
+
+#[test]
+fn ranks_that_hardly_do_some_work_are_not_compared_in_it() {
+    // Each of two halves has a label of its own, and one rank of the other half does a little of that work, too.
+    let mut programs = ring(9, 0, |rank| WORK + rank as u32 % 2);
+    for (rank, label) in [(0, WORK + 1), (1, WORK)] {
+        programs[rank].insert(1, Act::Work(label, MS));
+    }
+    let (found, _, length) = diagnose(&run(&programs, 4));
+    assert!(found.findings.is_empty() && found.gain_of_all.ns < length / 20, "{found:#?}");
+}
+
+#[test]
+fn long_calls_without_a_known_wait_forbid_a_verdict() {
+    let mut job = run(&ring(4, 5 * MS, |_| WORK), 3);
+    assert_eq!(diagnose(&job).0.verdict, JobVerdict::Slow);
+    let entries = job.timelines.iter_mut().flat_map(|timeline| &mut timeline.entries);
+    entries.for_each(|entry| entry.waits = CollectiveWaits::Unknown);
+    for timeline in &mut job.timelines {
+        timeline.message_ends.clear();
+    }
+    let found = diagnose(&job).0;
+    assert_eq!((found.verdict, &found.findings[..]), (JobVerdict::CannotTell, &[][..]));
+    let [DiagnosisLimit::LongCalls { share, label: 0 }] = found.limits[..] else { panic!("{found:#?}") };
+    assert!((0.08..0.12).contains(&share), "{share}");
+}
+
+#[test]
+fn pauses_between_polls_forbid_to_name_their_rank_alone() {
+    let mut job = run(&ring(4, 5 * MS, |_| WORK), 3);
+    job.timelines[1].poll_pauses_ns = 60 * 5 * MS;
+    assert_eq!(diagnose(&job).0.verdict, JobVerdict::Slow);
+    job.timelines[4].poll_pauses_ns = 60 * 5 * MS;
+    let found = diagnose(&job).0;
+    assert!(matches!(found.limits[..], [DiagnosisLimit::PollPauses { share }] if share > 0.05), "{found:#?}");
+    assert_eq!((found.verdict, &found.findings[..]), (JobVerdict::CannotTell, &[][..]));
+}
+
 #[test]
 fn a_straggler_that_a_slower_one_hides_is_a_finding_of_its_own() {
     let program = |excess: &[u64]| -> Vec<Vec<Act>> {

@@ -16,11 +16,9 @@ pub fn doubts(found: &AnalysedRun<'_>) -> Vec<String> {
             | DiagnosisLimit::ReplayOff { .. }
             | DiagnosisLimit::LongCalls { .. }
             | DiagnosisLimit::PollPauses { .. } => true,
-            DiagnosisLimit::NoCalls
-            | DiagnosisLimit::FewSteps { .. }
-            | DiagnosisLimit::LongCalls { .. }
-            | DiagnosisLimit::PollPauses { .. }
-            | DiagnosisLimit::MethodsDisagree => false,
+            DiagnosisLimit::NoCalls | DiagnosisLimit::FewSteps { .. } | DiagnosisLimit::MethodsDisagree => {
+                false
+            }
         };
         found.diagnosis.limits.iter().filter(is_doubt).map(|limit| limit_reason(limit, found.calls)).collect()
     };
