@@ -8,7 +8,7 @@
 enum { STEPS = 30, WORK_MS = 10, SLOW_MS = 15, LARGE = 1 << 16 };
 
 static int rank, size;
-static double from[LARGE], to[LARGE], shared[4];
+static double from[LARGE], to[LARGE];
 
 static void pause_ms(int ms) {
     struct timespec left = {0, ms * 1000000L};
@@ -70,7 +70,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Win window;
-    MPI_Win_create(shared, sizeof shared, sizeof *shared, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    double *shared;
+    MPI_Win_allocate(sizeof *shared, sizeof *shared, MPI_INFO_NULL, MPI_COMM_WORLD, &shared, &window);
     MPI_Win_fence(0, window);
     int slow_rank = atoi(argv[2]);
     for (int step = 0; step < STEPS; step++) {
