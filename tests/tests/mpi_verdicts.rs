@@ -16,7 +16,7 @@ fn verdict_on(pattern: &str, slow_rank: &str) -> Json {
 }
 
 #[test]
-fn waiting_that_is_not_recorded_makes_no_firm_verdict() {
+fn alone_unrecorded_waiting_makes_no_firm_verdict() {
     if let Some(why) = mpi_missing() {
         return skip("verdicts on real programs", why);
     }
@@ -37,7 +37,7 @@ fn waiting_that_is_not_recorded_makes_no_firm_verdict() {
 }
 
 #[test]
-fn ranks_with_other_calls_are_compared_by_the_sum_of_their_work() {
+fn alone_ranks_with_other_calls_are_compared_by_the_sum_of_their_work() {
     if let Some(why) = mpi_missing() {
         return skip("verdicts on real programs", why);
     }
