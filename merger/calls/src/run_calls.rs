@@ -14,7 +14,7 @@ pub struct CallProcess {
     pub host: String,
     /// Label of its GPU, if it has only one.
     pub gpu: Option<String>,
-    /// Index in [`RunDatabase::processes`].
+    /// Index in [`RunDatabase::processes`](rpd_run::RunDatabase::processes).
     pub run_process: usize,
 }
 
