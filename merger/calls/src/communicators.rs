@@ -32,8 +32,8 @@ struct KnownMembers {
     /// The only group, or that of each side of an intercommunicator.
     groups: [MemberGroup; 2],
     is_of_sides: bool,
-    /// Of an intercommunicator without recorded sides, the communicators of the sides. Of what was created from an
-    /// intercommunicator, this one.
+    /// The communicators of both sides of an intercommunicator without recorded sides, or the intercommunicator from which
+    /// this communicator was created.
     origins: BTreeSet<u32>,
 }
 

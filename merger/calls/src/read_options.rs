@@ -1,6 +1,6 @@
-//! What is read of a run.
+//! The part of a run that is read.
 
-/// What to read of a run.
+/// Selects the part of a run to read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReadOptions {
     /// Name of the ranges that mark steps, with or without a number. They are found if it is not given.

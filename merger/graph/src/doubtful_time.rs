@@ -1,4 +1,4 @@
-//! Time that may be waiting although nothing shows for what: it forbids a verdict that it could change.
+//! Time in which ranks may wait for an unknown cause. It forbids a verdict that it could change.
 
 use crate::analysis::WaitAnalysis;
 use crate::diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};

@@ -24,7 +24,7 @@ const MAX_CALLS: u64 = 50_000_000;
 /// Minimum number of calls to MPI that have a file of their own. Fewer are read from rows within a tenth of a second.
 const MIN_CALLS_OF_FILE: u64 = 100_000;
 
-/// What was found in the calls.
+/// Result of the analysis of the calls.
 #[derive(Debug, Serialize, Deserialize)]
 struct FoundInCalls {
     /// The object of the verdict.

@@ -50,10 +50,10 @@ pub enum CallFileError {
     /// The owner of the database did not write it.
     #[error("it does not belong to the owner of the database")]
     OtherOwner,
-    /// The database is not the one, or not in the state, of which it has the calls.
+    /// It has the calls of another database, or of another state of this one.
     #[error("it does not have the calls of the database in its present state")]
     OtherDatabase,
-    /// What belongs to it in the database cannot be read.
+    /// The rows of the database to which the calls refer cannot be read.
     #[error(transparent)]
     Database(#[from] Failure),
     /// Its calls do not fit one another or the database.
@@ -64,7 +64,7 @@ pub enum CallFileError {
     Damaged {
         /// Where the unit begins.
         offset: u64,
-        /// What is wrong.
+        /// The error of decoding, or the contradiction.
         problem: String,
     },
 }
@@ -107,7 +107,7 @@ impl CallFile {
     /// Opens the calls of a run. Returns `None` if there is no such file.
     ///
     /// # Errors
-    /// If the file has not the calls of this run.
+    /// If the file does not have the calls of this run.
     pub fn open(path: &Path, run: &RunDatabase) -> Result<Option<CallFile>, CallFileError> {
         let file = match open_input(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -137,7 +137,7 @@ impl CallFile {
     }
 }
 
-/// Finds the units of a file. Their decoded bytes are less than those of the database, where a call has about ten
+/// Finds the units of a file. They must decode to less than half of the bytes of the database, in which a call takes ten
 /// times as many.
 fn unit_places(
     file: &File,

@@ -56,7 +56,7 @@ fn is_row_span(timeline: &ThreadTimeline) -> bool {
     are_valid && timeline.start <= timeline.end
 }
 
-/// Checks what joining the calls to those of the run relies on. [`rpd_graph::JobCalls::check`] checks the rest.
+/// Checks the properties on which joining the calls to those of the run relies. [`rpd_graph::JobCalls::check`] checks the rest.
 fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<(), &'static str> {
     if unit.processes.len() > max_processes
         || !unit.processes.is_sorted_by(|one, other| one.process < other.process)
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rows_yield_is_refused() {
+    fn calls_that_no_rows_yield_are_refused() {
         let names = RegionNames::default();
         assert_eq!(check(&unit(), 1, &names), Ok(()));
-        type Change = fn(&mut UnitCalls);
-        let changes: [(Change, &str); 10] = [
+        type UnitChange = fn(&mut UnitCalls);
+        let changes: [(UnitChange, &str); 10] = [
             (|unit| unit.processes.extend(self::unit().processes), "it has more processes than the database"),
             (|unit| unit.gpu = Some("x".repeat(MAX_GPU_BYTES + 1)), "the label of a GPU is too long"),
             (|unit| unit.labels[0] = LabelKey::Name(0), "a label is not in the database"),

@@ -327,7 +327,7 @@ fn intercommunicators_have_two_groups() {
             if rank == 0 { ("0", "1", "0") } else { ("1", "2", ["0", "1"][rank as usize - 1]) };
         let made = [("comm", "inter/0-1.7.1"), ("size", size), ("rank", place), ("side", side)];
         run.sample(thread, "communicator", (0, 0), &made);
-        // What is created from it without sides has one group.
+        // A communicator that is created from it without sides has one group.
         let merge =
             run.call(thread, (2, 3), "MPI_Intercomm_merge", &[("comm", "inter/0-1.7.1"), ("seq", "2")]);
         let rank = rank.to_string();
