@@ -58,7 +58,7 @@ fn lacks_named_steps(calls: &RunCalls) -> bool {
 /// Reads the calls of the whole run from their file beside the database, if there is one that fits.
 fn stored_calls(run: &ReportRun) -> Option<RunCalls> {
     let database = &run.database;
-    let place = CallFile::place(database.tables.database().path());
+    let place = CallFile::place(database.tables.database()?.path());
     let is_whole = database.processes.iter().all(|process| process.is_selected);
     let file = CallFile::open(&place, database).transpose().filter(|_| is_whole)?;
     match file.and_then(|file| RunCalls::from_file(database, &file)) {

@@ -1,11 +1,14 @@
 //! Reads a run: its processes, names, strings and rows in job time.
 //!
-//! [`RunDatabase`] is a merged database opened for reading. Rows are read by [`RowUnit`]: the rows of one
-//! process, or all rows that no process claims. Any number of threads may read.
+//! [`RunDatabase`] is a run that is open for reading: a merged database, or another [`RowSource`] with the same rows.
+//! Rows are read by [`RowUnit`]: the rows of one process, or all rows that no process claims. Any number of threads may
+//! read.
 
+mod database_rows;
 mod extent;
 mod names;
 mod processes;
+mod row_source;
 mod row_times;
 mod strings;
 mod tables;
@@ -13,11 +16,13 @@ mod units;
 
 pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
+pub use row_source::{RowSource, TakePieceRows};
 pub use row_times::{is_row_time, row_times};
 pub use strings::RunStrings;
 pub use tables::{IdRanges, RunTables};
 pub use units::{DRAWN_TABLES, RowUnit};
 
+use database_rows::{DatabaseRows, unreadable};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, StoredTableSet};
 use rpd_shard::model::TableId;
@@ -26,7 +31,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// A merged database that is open for reading.
+/// A run that is open for reading.
 #[derive(Debug)]
 pub struct RunDatabase {
     /// Its tables.
@@ -65,20 +70,31 @@ impl RunDatabase {
     /// # Errors
     /// [`Failure::input`], if the file cannot be read, is damaged, or is not a merged database.
     pub fn open(path: &Path, ranks: Option<&[RangeInclusive<u32>]>) -> Result<RunDatabase, Failure> {
-        let database = Database::open(path).map_err(|error| tables::unreadable(&error))?;
-        let mut tables = RunTables::new(database);
-        if let Some(damage) = tables.database().damage().first() {
-            return Err(tables.failure(format_args!("{damage}; merge its inputs again")));
+        let database = Database::open(path).map_err(|error| unreadable(&error))?;
+        let refused = |problem: String| Failure::input(format!("{}: {problem}", path.display()));
+        if let Some(damage) = database.damage().first() {
+            return Err(refused(format!("{damage}; merge its inputs again")));
         }
-        match tables.database().table_sets() {
+        match database.table_sets() {
             [set] if set.tags.contains_key(VERSION_TAG) => {}
-            [_] => return Err(tables.failure("no merge of rpd-merge; merge it first")),
+            [_] => return Err(refused("no merge of rpd-merge; merge it first".to_owned())),
             _ => {
-                return Err(
-                    tables.failure("has several sets of tables; merge it to one with --layout merged")
-                );
+                let problem = "has several sets of tables; merge it to one with --layout merged";
+                return Err(refused(problem.to_owned()));
             }
         }
+        RunDatabase::from_source(Box::new(DatabaseRows::new(database)), ranks)
+    }
+
+    /// Opens the rows of a source, as [`RunDatabase::open`] opens those of a merged database.
+    ///
+    /// # Errors
+    /// [`Failure::input`], if rows cannot be read or contradict themselves.
+    pub fn from_source(
+        source: Box<dyn RowSource>,
+        ranks: Option<&[RangeInclusive<u32>]>,
+    ) -> Result<RunDatabase, Failure> {
+        let mut tables = RunTables::new(source);
         let strings = RunStrings::read(&tables)?;
         let processes = processes::read_processes(&tables, ranks)?;
         let (units, unselected) = units::divide_rows(&tables, &processes)?;

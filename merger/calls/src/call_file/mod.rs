@@ -121,18 +121,18 @@ impl CallFile {
         if !is_whole || format != (*MAGIC, FORMAT) {
             return Err(CallFileError::OtherFormat);
         }
-        let database = open_input(run.tables.database().path())?;
+        let stored = run.tables.database().ok_or(CallFileError::OtherDatabase)?;
+        let database = open_input(stored.path())?;
         if database.metadata()?.uid() != found.uid() {
             return Err(CallFileError::OtherOwner);
         }
         let state = u128::from_le_bytes(take(&mut fields));
         let count = u64::from_le_bytes(take(&mut fields));
-        if state != database_state(&database, run.tables.database().table_sets())?
-            || count != run.units.len() as u64
+        if state != database_state(&database, stored.table_sets())? || count != run.units.len() as u64
         {
             return Err(CallFileError::OtherDatabase);
         }
-        let units = unit_places(&file, found.len(), run)?;
+        let units = unit_places(&file, found.len(), stored.bytes(), run)?;
         Ok(Some(CallFile { file, units }))
     }
 }
@@ -142,9 +142,10 @@ impl CallFile {
 fn unit_places(
     file: &File,
     file_bytes: u64,
+    database_bytes: u64,
     run: &RunDatabase,
 ) -> Result<Vec<(u64, usize, usize)>, CallFileError> {
-    let max_decoded = MIN_DECODED_BYTES.saturating_add(run.tables.database().bytes() / 2);
+    let max_decoded = MIN_DECODED_BYTES.saturating_add(database_bytes / 2);
     let damaged = |offset, problem: &str| CallFileError::Damaged { offset, problem: problem.to_owned() };
     let (mut offset, mut all_decoded) = (HEADER_BYTES, 0u64);
     let mut units = Vec::with_capacity(run.units.len());

@@ -28,9 +28,11 @@ impl CallFile {
     pub fn write(path: &Path, run: &RunDatabase, at_once: usize) -> Result<(), Failure> {
         let names = RegionNames::new(&run.strings);
         let cannot = |error: io::Error| Failure::write(path, &error);
-        let database = open_input(run.tables.database().path()).map_err(cannot)?;
+        let not_one = || Failure::internal("a file of calls is written for a database only");
+        let stored = run.tables.database().ok_or_else(not_one)?;
+        let database = open_input(stored.path()).map_err(cannot)?;
         let mut file = BufWriter::new(create_output(path, MODE).map_err(cannot)?);
-        let state = database_state(&database, run.tables.database().table_sets()).map_err(cannot)?;
+        let state = database_state(&database, stored.table_sets()).map_err(cannot)?;
         file.write_all(&header(state, run.units.len())).map_err(cannot)?;
         for units in run.units.chunks(at_once.max(1)) {
             let stored = units.par_iter().map(|unit| {

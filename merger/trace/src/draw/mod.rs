@@ -29,6 +29,7 @@ use super::item::{
     TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout, table_place,
 };
 use rpd_console::Failure;
+use rpd_rocpd::read::Database;
 use rpd_run::{DRAWN_TABLES, IdRanges, RowUnit, RunDatabase, UnitNames};
 use rpd_shard::model::{Schema, TableId};
 use std::collections::HashMap;
@@ -109,7 +110,8 @@ impl JobRows {
     /// [`Failure::input`], if rows cannot be read.
     pub fn carried_tables(&self) -> Result<Vec<(String, u64)>, Failure> {
         let tables = &self.run.tables;
-        let stored = tables.database().table_sets().iter().flat_map(|set| &set.tables);
+        let sets = tables.database().map_or(&[][..], Database::table_sets);
+        let stored = sets.iter().flat_map(|set| &set.tables);
         let mut found = Vec::new();
         for table in stored.filter(|table| Schema::builtin().get(table.table.id).is_none()) {
             let mut count = 0;
