@@ -15,14 +15,16 @@ mod options;
 mod output;
 mod partial_output;
 mod run;
+mod run_inputs;
 mod strings;
 mod summary;
 mod temporary_merge;
 mod trace_inputs;
+mod unwritten_merge;
 
 pub use merge::{JobObservations, job_observations, merge};
 pub use options::{CommandLine, MergeArgs, ProgramCall};
 pub use output::verify::verify_published;
 pub use run::{RunOutcome, run};
+pub use run_inputs::RunInputs;
 pub use summary::MergeReport;
-pub use temporary_merge::MergedInputs;

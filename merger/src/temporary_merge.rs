@@ -1,15 +1,13 @@
-//! Merges inputs into a temporary database, from which a trace or a report is made.
+//! Merges inputs into a temporary database, from which a trace is made.
 
-use crate::allocator::keep_freed_memory;
-use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all, has_no_input};
+use crate::input::listing::{ListedFile, UnusedFiles};
 use crate::merge::{MergeJob, merge_job};
-use crate::options::{LateChoice, MergeArgs};
+use crate::options::MergeArgs;
 use crate::partial_output::PartialOutput;
 use crate::summary::MergeReport;
 use rpd_clocks::AlignChoice;
-use rpd_comm::{Comm, Solo, agree_on_result, broadcast_result};
+use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::{Failure, Progress};
-use rpd_files::entry_stat;
 use rpd_foreign::Format;
 use rpd_run::RunDatabase;
 use std::path::{Path, PathBuf};
@@ -63,70 +61,4 @@ pub(crate) fn merged_database(args: &MergeArgs, files: &[ListedFile]) -> Option<
         }
         _ => None,
     }
-}
-
-/// A merged database of inputs, to be read.
-#[derive(Debug)]
-pub struct MergedInputs {
-    path: PathBuf,
-    /// The merge that made it, unless it was there before.
-    made: Option<TemporaryMerge>,
-}
-
-impl MergedInputs {
-    /// Finds the merged database of these inputs: the only input, or the database in a run folder if nothing in the
-    /// folder is newer. Merges the inputs into a database below `folder()` otherwise. The caller analyses it.
-    ///
-    /// # Errors
-    /// If the inputs cannot be listed or merged, or the database cannot be written.
-    pub fn open(
-        args: &MergeArgs,
-        folder: impl FnOnce() -> Result<PathBuf, Failure>,
-    ) -> Result<MergedInputs, Failure> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // Serves the merge as well as the caller, which reads the database.
-        keep_freed_memory(args.memory.heap_piece(args.memory.threads(cores, 0)));
-        if let Some(path) = merge_without_inputs(&args.inputs) {
-            return Ok(MergedInputs { path, made: None });
-        }
-        let (found, unused) = find_all(&args.inputs)?;
-        let beside = found.output_folder.join(DEFAULT_OUTPUT);
-        let only = merged_database(args, &found.files);
-        if let Some(path) = only.or_else(|| is_up_to_date(&beside, &found.files).then_some(beside)) {
-            return Ok(MergedInputs { path, made: None });
-        }
-        let mut progress = Progress::new(!args.quiet);
-        let args = &MergeArgs { late: LateChoice::Never, ..args.clone() };
-        let made = TemporaryMerge::of(&Solo, args, (found.files, unused), &folder()?, &mut progress)?;
-        progress.finish();
-        Ok(MergedInputs { path: made.path().to_owned(), made: Some(made) })
-    }
-
-    /// Returns the path of the database.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the summary of the merge, unless the database was there before.
-    pub fn summary(&self) -> Option<String> {
-        self.made.as_ref().map(|made| made.report.summary(false))
-    }
-}
-
-/// Returns the merged database of a run folder that has no inputs any more.
-fn merge_without_inputs(inputs: &[PathBuf]) -> Option<PathBuf> {
-    let [folder] = inputs else { return None };
-    let database = folder.join(DEFAULT_OUTPUT);
-    (has_no_input(folder) && RunDatabase::is_merged(&database)).then_some(database)
-}
-
-/// Returns whether a database is a merge that is at least as new as each of several `files`, all of its folder.
-fn is_up_to_date(database: &Path, files: &[ListedFile]) -> bool {
-    let Some(folder) = database.parent() else { return false };
-    let written = |path: &Path| entry_stat(path).ok().map(|found| found.modified);
-    let Some(merged) = written(database) else { return false };
-    let is_older = |file: &ListedFile| {
-        !file.named && file.path.starts_with(folder) && written(&file.path).is_some_and(|time| time <= merged)
-    };
-    !files.is_empty() && files.iter().all(is_older) && RunDatabase::is_merged(database)
 }

@@ -312,7 +312,7 @@ fn forms_of(run: &Path, folder: &Path) -> Vec<(&'static str, PathBuf)> {
 fn object_text(arguments: &[&str], input: &Path, threads: usize) -> String {
     let job = Job::new(binary("rpd-report")).args(arguments).args(["--format", "json", "--quiet"]).arg(input);
     let text = job.env("RAYON_NUM_THREADS", threads.to_string()).run().success().stdout;
-    let note = "    \"the database was temporary: rpd-merge of the same inputs writes the same keys\"";
+    let note = "    \"the run is not merged: rpd-merge of the same inputs writes rows with these keys\"";
     text.replace(&format!(",\n{note}"), "")
 }
 

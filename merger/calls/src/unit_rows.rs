@@ -4,7 +4,7 @@ use crate::call_values::{CallValues, NO_COMMUNICATOR, read_value};
 use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
-use rpd_run::{RowUnit, RunDatabase, UnitNames, row_times};
+use rpd_run::{EventArgs, RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,7 +77,6 @@ pub(crate) struct UnitRows {
 const REGION: [&str; 6] = ["pid", "tid", "start", "end", "name_id", "event_id"];
 const SAMPLE: [&str; 2] = ["track_id", "event_id"];
 const EVENT: [&str; 3] = ["category_id", "stack_id", "parent_stack_id"];
-const ARG: [&str; 3] = ["event_id", "name", "value"];
 
 impl UnitRows {
     /// Reads the rows of a unit. A unit without calls to MPI has no rows here.
@@ -220,21 +219,36 @@ impl UnitRows {
             last
         };
         let (call_rows, samples) = (&mut self.calls, &mut self.samples);
-        run.tables.read_rows(rocpd::ARG, unit.ids(rocpd::ARG), &ARG, &mut |rows, places| {
-            let [event_ids, arg_names, arg_values] = ARG.map(|column| rows.column(column));
-            for i in places {
-                let Some(row) = event_ids.int(i).and_then(|event| index.row(event)) else { continue };
-                let Value::Text(name) = arg_names.get(i) else { continue };
-                let values = match call_rows.get_mut(row) {
-                    Some(call) => &mut call.values,
-                    None => match samples.get_mut(row - calls) {
-                        Some(sample) => &mut sample.values,
-                        None => continue,
-                    },
-                };
-                match (name, arg_values.get(i)) {
-                    (b"comm", Value::Text(text)) => values.communicator = communicator(text),
-                    (name, value) => read_value(values, name, value),
+        let mut read = |event: i64, name: &[u8], value: Value<'_>| {
+            let Some(row) = index.row(event) else { return };
+            let values = match call_rows.get_mut(row) {
+                Some(call) => &mut call.values,
+                None => match samples.get_mut(row - calls) {
+                    Some(sample) => &mut sample.values,
+                    None => return,
+                },
+            };
+            match (name, value) {
+                (b"comm", Value::Text(text)) => values.communicator = communicator(text),
+                (name, value) => read_value(values, name, value),
+            }
+        };
+        run.tables.read_args(unit.ids(rocpd::ARG), &mut |args| {
+            match args {
+                EventArgs::Rows(rows, places) => {
+                    let [events, names, values] = EventArgs::COLUMNS.map(|column| rows.column(column));
+                    for i in places {
+                        let (Some(event), Value::Text(name)) = (events.int(i), names.get(i)) else { continue };
+                        read(event, name, values.get(i));
+                    }
+                }
+                EventArgs::Column { first_event, events, name, values } => {
+                    for (event, i) in (first_event..).zip(0..events) {
+                        let value = values.get(i);
+                        if value != Value::Null {
+                            read(event, name.as_bytes(), value);
+                        }
+                    }
                 }
             }
             Ok(())

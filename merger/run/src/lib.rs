@@ -16,7 +16,7 @@ mod units;
 
 pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
-pub use row_source::{RowSource, TakePieceRows};
+pub use row_source::{EventArgs, RowSource, TakePieceArgs, TakePieceRows};
 pub use row_times::{is_row_time, row_times};
 pub use strings::RunStrings;
 pub use tables::{IdRanges, RunTables};

@@ -2,11 +2,38 @@
 
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
-use rpd_shard::model::{Local, Rows, TableId};
+use rpd_shard::model::{Cells, Local, Rows, TableId, rocpd};
 use std::fmt::Debug;
+use std::ops::Range;
 
 /// Callback that receives the rows of several pieces: the index of the piece in the request, and rows of it.
 pub type TakePieceRows<'a> = dyn FnMut(usize, &Rows<Local>) -> Result<(), Failure> + 'a;
+
+/// Args of events.
+#[derive(Clone, Debug)]
+pub enum EventArgs<'a> {
+    /// These rows of `rocpd_arg`, with the columns [`EventArgs::COLUMNS`].
+    Rows(&'a Rows<Local>, Range<usize>),
+    /// The arg with the same name of each of consecutive events. Values may be integers; those that are NULL are missing.
+    Column {
+        /// Id of the first event.
+        first_event: i64,
+        /// Number of events.
+        events: usize,
+        /// Name of the arg.
+        name: &'static str,
+        /// Value of each event.
+        values: &'a Cells,
+    },
+}
+
+impl EventArgs<'_> {
+    /// The columns of rows.
+    pub const COLUMNS: [&'static str; 3] = ["event_id", "name", "value"];
+}
+
+/// Callback that receives args: the index of the piece in the request, and args of it.
+pub type TakePieceArgs<'a> = dyn FnMut(usize, EventArgs<'_>) -> Result<(), Failure> + 'a;
 
 /// A store of the rows of a run: a merged database, or the inputs of a merge that is not written.
 ///
@@ -54,4 +81,15 @@ pub trait RowSource: Debug + Send + Sync {
         wanted: &'static [&'static str],
         take: &mut TakePieceRows<'_>,
     ) -> Result<(), Failure>;
+
+    /// Passes the args in several pieces of `rocpd_arg`, without the texts of numbers if the store has these as numbers.
+    /// Within a piece they are in any order.
+    ///
+    /// # Errors
+    /// If rows cannot be read, and those of `take`.
+    fn read_args(&self, pieces: &[usize], take: &mut TakePieceArgs<'_>) -> Result<(), Failure> {
+        self.read_pieces(rocpd::ARG, pieces, &EventArgs::COLUMNS, &mut |piece, rows| {
+            take(piece, EventArgs::Rows(rows, 0..rows.len))
+        })
+    }
 }

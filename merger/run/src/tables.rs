@@ -1,9 +1,9 @@
 //! Reads rows of a run by ranges of ids.
 
-use crate::row_source::RowSource;
+use crate::row_source::{EventArgs, RowSource};
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
-use rpd_shard::model::{Keys, Local, Rows, TableId};
+use rpd_shard::model::{Keys, Local, Rows, TableId, rocpd};
 use std::ops::Range;
 
 /// Ascending ranges of ids, first and last, which do not touch each other.
@@ -176,6 +176,24 @@ impl RunTables {
     ) -> Result<(), Failure> {
         let pieces = self.pieces_with(table, ids)?;
         self.read_pieces(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
+    }
+
+    /// Passes the args with these ids to `take`. Args of a column are passed if its events have args with these ids.
+    ///
+    /// # Errors
+    /// If rows cannot be read, and those of `take`.
+    pub fn read_args(
+        &self,
+        ids: &IdRanges,
+        take: &mut dyn FnMut(EventArgs<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let pieces = self.pieces_with(rocpd::ARG, ids)?;
+        self.source.read_args(&pieces, &mut |_, args| match args {
+            EventArgs::Rows(rows, _) => {
+                ids.places(&rows.keys, rows.len).try_for_each(|places| take(EventArgs::Rows(rows, places)))
+            }
+            column @ EventArgs::Column { .. } => take(column),
+        })
     }
 }
 

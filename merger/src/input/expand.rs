@@ -154,6 +154,11 @@ pub(super) fn has_message(table: TableId) -> bool {
     !matches!(table, native::MPI_CALL | native::RCCL_CALL)
 }
 
+/// Returns whether a native column becomes args.
+pub(crate) fn is_arg(column: &str) -> bool {
+    ARGS.iter().any(|(known, ..)| *known == column)
+}
+
 /// Returns whether a column of [`ARGS`] has ids of strings.
 pub(super) fn is_string(column: &str) -> bool {
     column.ends_with("_id") && !STACK_ARGS.contains(&column)
@@ -205,9 +210,76 @@ pub(crate) fn expand(
         Some(track) => samples(rows, keys, track, context),
         None => regions(rows, keys, context),
     };
-    let mut expanded = vec![events(rows, keys, context), main_rows];
+    let mut expanded = vec![events(rows, keys, true, context), main_rows];
     expanded.extend(args(rows, keys, context));
     expanded
+}
+
+/// Expands native rows into rows of one table, without the columns that are not `wanted`. Returns `None` if they become
+/// no rows of this table.
+pub(crate) fn expand_table(
+    target: TableId,
+    wanted: &[&str],
+    rows: &Rows<Local>,
+    keys: &ExpandedKeys,
+    context: &ExpansionContext<'_>,
+) -> Option<Rows<Local>> {
+    match (target, BuiltinString::track_of(rows.id())) {
+        (rocpd::EVENT, _) => Some(events(rows, keys, wanted.contains(&"extdata"), context)),
+        (rocpd::REGION, None) => Some(regions(rows, keys, context)),
+        (rocpd::SAMPLE, Some(track)) => Some(samples(rows, keys, track, context)),
+        (rocpd::ARG, _) => args(rows, keys, context),
+        _ => None,
+    }
+}
+
+/// Returns the args of native rows, a column for each name; see `rpd_run::EventArgs`.
+pub(crate) fn arg_columns(rows: &Rows<Local>, context: &ExpansionContext<'_>) -> Vec<(&'static str, Cells)> {
+    let mut columns = Vec::new();
+    for (column, name, _) in ARGS {
+        let cells = rows.column(column);
+        match cells {
+            Cells::Absent => {}
+            cells if is_string(column) => columns.push((name, Cells::Text(texts(cells, rows.len, context)))),
+            cells => columns.push((name, cells.clone())),
+        }
+    }
+    columns
+}
+
+/// Returns the texts of a column with ids of strings.
+fn texts(cells: &Cells, rows: usize, context: &ExpansionContext<'_>) -> TextCells {
+    let mut texts = TextCells { codes: Vec::with_capacity(rows), ..TextCells::default() };
+    let mut codes: HashMap<i64, u32> = HashMap::new();
+    // Adjacent rows mostly have the same text.
+    let mut last = None;
+    for i in 0..rows {
+        let code = match (cells.get(i), last) {
+            (Value::Null, _) => TextCells::NULL,
+            (Value::Int(id), Some((known, code))) if known == id => code,
+            (cell, _) => {
+                let id = if let Value::Int(id) = cell { id } else { 0 };
+                let text = || text_of(cell, context).unwrap_or(BuiltinString::Lost.text().as_bytes());
+                let code = *codes.entry(id).or_insert_with(|| texts.add_entry(text()));
+                last = Some((id, code));
+                code
+            }
+        };
+        texts.codes.push(code);
+    }
+    texts
+}
+
+/// Returns whether a native column is needed for these columns of a table.
+pub(crate) fn needs_column(native: &str, target: TableId, wanted: &[&str]) -> bool {
+    match (target, native) {
+        (rocpd::ARG, _) => true,
+        (rocpd::EVENT, "name_id") => wanted.contains(&"extdata"),
+        (rocpd::SAMPLE, "tid") => wanted.contains(&"track_id"),
+        // The start of an open call shows its end.
+        (rocpd::REGION, "start" | "end") => true,
+        (_, native) => wanted.contains(&native),
+    }
 }
 
 /// Returns the text of a string column's cell.
@@ -248,7 +320,12 @@ fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows
     Rows::new(table.clone(), Keys::Dense(first), columns, len)
 }
 
-fn events(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Rows<Local> {
+fn events(
+    rows: &Rows<Local>,
+    keys: &ExpandedKeys,
+    has_extdata: bool,
+    context: &ExpansionContext<'_>,
+) -> Rows<Local> {
     let n = rows.len;
     let category = BuiltinString::of_table(rows.id()).first().map_or(0, |category| category.id());
     let mut named = vec![
@@ -257,7 +334,7 @@ fn events(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_
         ("parent_stack_id", rows.column("parent_stack_id").clone()),
         ("correlation_id", Cells::ints(vec![0; n])),
     ];
-    if has_message(rows.id()) {
+    if has_extdata && has_message(rows.id()) {
         named.push(("extdata", messages(rows, context.strings)));
     }
     build(rocpd::EVENT, keys.event, n, named)

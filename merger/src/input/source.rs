@@ -305,6 +305,8 @@ pub(crate) enum SourcePiece {
         table: usize,
         /// Range of rows in the table.
         piece: rpd_rocpd::read::Piece,
+        /// Number of its first row among the source's rows of the table.
+        first: i64,
     },
     /// Tracks of expanded samples, and placeholder rows.
     Tail,

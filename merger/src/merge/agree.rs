@@ -19,29 +19,29 @@ use rpd_shard::model::rocpd;
 use serde_json::Value as Json;
 
 /// Results that are the same on all ranks, and the ids and memory of this rank that follow from them.
-pub(super) struct JobAgreement {
+pub(crate) struct JobAgreement {
     /// Ids of this rank's strings.
-    pub(super) strings: StringIds,
+    pub(crate) strings: StringIds,
     /// Totals over the inputs of all ranks.
-    pub(super) findings: JobFindings,
+    pub(crate) findings: JobFindings,
     /// Matched collectives of all ranks. The list of their calls is dropped at the end of this phase.
-    pub(super) collectives: MatchedCollectives,
+    pub(crate) collectives: MatchedCollectives,
     /// Late ranks, and the summary of their lateness.
-    pub(super) late_ranks: (Vec<LateRank>, Option<LatenessSummary>),
+    pub(crate) late_ranks: (Vec<LateRank>, Option<LatenessSummary>),
     /// Conversion of local times to job time.
-    pub(super) clocks: JobClocks,
+    pub(crate) clocks: JobClocks,
     /// Note about files that are far apart in time.
-    pub(super) far_apart: Option<String>,
+    pub(crate) far_apart: Option<String>,
     /// Table sets of the output.
-    pub(super) sets: TableSets,
+    pub(crate) sets: TableSets,
     /// Ids of rows.
-    pub(super) numbering: RowNumbering,
+    pub(crate) numbering: RowNumbering,
     /// Processes of the communicators, on rank 0.
-    pub(super) communicators: Option<Json>,
+    pub(crate) communicators: Option<Json>,
     /// Row counts of the string and node tables, whose rows are shared by several inputs.
-    pub(super) shared_rows: SharedTableRows,
+    pub(crate) shared_rows: SharedTableRows,
     /// Memory of this rank that is left for writing.
-    pub(super) memory: MemoryBudget,
+    pub(crate) memory: MemoryBudget,
 }
 
 /// Exchanges strings, findings, collectives, clocks and row counts, in this order.

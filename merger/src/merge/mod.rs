@@ -14,6 +14,7 @@ mod write;
 pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
+use crate::input::listing::TranslatedFolder;
 use crate::input::plan::{ExcludedInputs, MergePlan, plan};
 use crate::options::{LateChoice, MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
@@ -22,13 +23,16 @@ use crate::output::verify::verify_published;
 use crate::partial_output::PartialOutput;
 use crate::summary::MergeReport;
 use crate::summary::clock_plot::plot;
-use agree::{JobAgreement, agree};
+pub(crate) use agree::JobAgreement;
+use agree::agree;
 use job::translate_foreign;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
 use rpd_console::{Failure, Progress};
 use seal::seal;
 use std::time::Instant;
-use survey::{SurveyedInputs, survey_inputs};
+pub(crate) use survey::SurveyedInputs;
+use survey::survey_inputs;
+pub(crate) use write::row_maker;
 use write::write;
 
 /// Merges the inputs into one database. Every rank calls this. Every rank gets the same report, except for
@@ -62,11 +66,57 @@ pub(crate) fn merge_job(
     output: Option<&PartialOutput>,
     progress: &mut Progress,
 ) -> Result<MergeReport, Failure> {
+    let _translated = begin_job(comm, job)?;
+    let job = &*job;
+    with_restarts(comm, |excluded| run_phases(comm, args, job, excluded, output, progress))
+}
+
+/// A merge of which the ranks have agreed on all ids and times, and nothing is written.
+pub(crate) struct AgreedMerge {
+    pub(crate) plan: MergePlan,
+    pub(crate) inputs: SurveyedInputs,
+    pub(crate) agreed: JobAgreement,
+    /// What is known about the merge without writing it.
+    pub(crate) report: MergeReport,
+    /// Folder of translated inputs.
+    _translated: Option<TranslatedFolder>,
+}
+
+/// Runs the first three phases of a merge of listed inputs. If inputs vanish meanwhile, it restarts without them.
+///
+/// # Errors
+/// As [`merge`].
+pub(crate) fn agree_on_job(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &mut MergeJob,
+    progress: &mut Progress,
+) -> Result<AgreedMerge, Failure> {
+    let translated = begin_job(comm, job)?;
+    let job = &*job;
+    let agreed = with_restarts(comm, |excluded| {
+        let (plan, inputs, agreed) = agree_on_rows(comm, args, job, excluded, None, progress)?;
+        let report = first_report(args, &plan, &inputs, &agreed);
+        print_warnings(comm, args, excluded, &report)?;
+        Ok(AgreedMerge { plan, inputs, agreed, report, _translated: None })
+    })?;
+    Ok(AgreedMerge { _translated: translated, ..agreed })
+}
+
+/// Opens the folders of the inputs and translates foreign files.
+fn begin_job(comm: &impl Comm, job: &mut MergeJob) -> Result<Option<TranslatedFolder>, Failure> {
     job.hold_folders();
-    let _translated = translate_foreign(comm, job)?;
+    translate_foreign(comm, job)
+}
+
+/// Repeats an attempt without the inputs that vanished in it.
+fn with_restarts<T>(
+    comm: &impl Comm,
+    mut attempt: impl FnMut(&mut ExcludedInputs) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let mut excluded = ExcludedInputs::default();
     loop {
-        match run_phases(comm, args, job, &mut excluded, output, progress) {
+        match attempt(&mut excluded) {
             Err(failure) if failure.is_shared() => {
                 // Any other failure ends the merge here.
                 let vanished = failure.into_vanished_inputs()?;
@@ -85,11 +135,7 @@ fn run_phases(
     output: Option<&PartialOutput>,
     progress: &mut Progress,
 ) -> Result<MergeReport, Failure> {
-    progress.phase("plan");
-    let plan = broadcast_result(comm, || plan_inputs(args, job, excluded, output))?;
-    let inputs = survey_inputs(comm, args, &plan, progress);
-    let mut inputs = agree_on_result(comm, inputs)?;
-    let agreed = agree(comm, args, job, &plan, &mut inputs, progress)?;
+    let (plan, inputs, agreed) = agree_on_rows(comm, args, job, excluded, output, progress)?;
     let mut report = first_report(args, &plan, &inputs, &agreed);
     print_warnings(comm, args, excluded, &report)?;
     if let Some(path) = &args.clock_plot {
@@ -103,6 +149,23 @@ fn run_phases(
     let pages = write(comm, args, job, &inputs, &agreed, output.path(), progress)?;
     seal(comm, args, &plan, &inputs, &agreed, pages, output, &mut report, progress)?;
     Ok(report)
+}
+
+/// The phases before rows are written: plan, survey, agree.
+fn agree_on_rows(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &MergeJob,
+    excluded: &ExcludedInputs,
+    output: Option<&PartialOutput>,
+    progress: &mut Progress,
+) -> Result<(MergePlan, SurveyedInputs, JobAgreement), Failure> {
+    progress.phase("plan");
+    let plan = broadcast_result(comm, || plan_inputs(args, job, excluded, output))?;
+    let inputs = survey_inputs(comm, args, &plan, progress);
+    let mut inputs = agree_on_result(comm, inputs)?;
+    let agreed = agree(comm, args, job, &plan, &mut inputs, progress)?;
+    Ok((plan, inputs, agreed))
 }
 
 /// Locks the output path and creates the output under a temporary name.

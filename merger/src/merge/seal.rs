@@ -9,6 +9,7 @@ use crate::input::plan::MergePlan;
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::compare_counts;
 use crate::output::sets::{self, SharedTableRows};
+use crate::output::rows::PieceReader;
 use crate::output::verify::verify;
 use crate::output::{legacy, processes, seal, write_failure};
 use crate::partial_output::PartialOutput;
@@ -48,8 +49,8 @@ pub(super) fn seal(
         Ok(writer)
     };
     let mut written = placed.written;
-    let maker = row_maker(args, inputs, agreed);
-    written.add(processes::write_in_rank_order(comm, &open, sets, &maker, &inputs.surveys)?);
+    let reader = PieceReader::new(row_maker(args, inputs, agreed));
+    written.add(processes::write_in_rank_order(comm, &open, sets, &reader, &inputs.surveys)?);
     let shared_rows = if sets.is_partitioned() {
         sets::write_in_rank_order(comm, &open, sets, schema, &inputs.surveys, &agreed.strings, nodes)?
     } else {

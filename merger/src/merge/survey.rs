@@ -35,25 +35,25 @@ impl<'a> RankInputs<'a> {
 }
 
 /// Content that one rank read from its inputs.
-pub(super) struct SurveyedInputs {
+pub(crate) struct SurveyedInputs {
     /// Survey of each input, in merge order.
-    pub(super) surveys: Vec<InputSurvey>,
+    pub(crate) surveys: Vec<InputSurvey>,
     /// Contiguous runs of inputs in merge order, as indices from this rank's first input.
-    pub(super) groups: Vec<Range<usize>>,
+    pub(crate) groups: Vec<Range<usize>>,
     /// Total bytes of the inputs.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Tables of the output.
-    pub(super) schema: JobSchema,
+    pub(crate) schema: JobSchema,
     /// Selection of the collectives that are kept.
-    pub(super) sample: CallSample,
+    pub(crate) sample: CallSample,
     /// Distinct strings. Phase 3 takes them to agree on string ids.
-    pub(super) strings: DistinctStrings,
+    pub(crate) strings: DistinctStrings,
     /// Clock records of the inputs. Phase 3 takes them to align the clocks.
-    pub(super) clocks: RecordedClocks,
+    pub(crate) clocks: RecordedClocks,
     /// Memory that is held until the merge ends.
-    pub(super) memory: HeldMemory,
+    pub(crate) memory: HeldMemory,
     /// Planned size of the output.
-    pub(super) content: PlannedContent,
+    pub(crate) content: PlannedContent,
 }
 
 impl SurveyedInputs {

@@ -8,7 +8,7 @@ use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
 use crate::output::place::{RankPages, WriteTarget, write_pages};
-use crate::output::rows::{RowContext, RowMaker};
+use crate::output::rows::{PieceReader, RowContext, RowMaker};
 use crate::output::units::units;
 use rpd_comm::Comm;
 use rpd_console::{Failure, Progress};
@@ -40,7 +40,7 @@ pub(super) fn write(
     let base = BaseFile::create(comm, path, &agreed.sets, &inputs.schema)?;
     let forms = TableForms::new(&inputs.schema, agreed.sets.clone());
     let units = units(&inputs.surveys, &inputs.groups);
-    let rows = row_maker(args, inputs, agreed);
+    let rows = PieceReader::new(row_maker(args, inputs, agreed));
     let encoder = UnitEncoder::new(units, rows, forms, progress, agreed.memory.spare_bytes());
     let target = WriteTarget {
         path,
@@ -55,7 +55,7 @@ pub(super) fn write(
 }
 
 /// Returns the maker that turns rows of this rank's inputs into output rows.
-pub(super) fn row_maker<'a>(
+pub(crate) fn row_maker<'a>(
     args: &'a MergeArgs,
     inputs: &'a SurveyedInputs,
     agreed: &'a JobAgreement,
@@ -63,5 +63,5 @@ pub(super) fn row_maker<'a>(
     let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
     let nodes = &agreed.findings.nodes;
     let job = RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes, keep };
-    RowMaker::new(job, &inputs.surveys, &agreed.numbering.bases, &agreed.strings)
+    RowMaker { job, surveys: &inputs.surveys, bases: &agreed.numbering.bases, strings: &agreed.strings }
 }

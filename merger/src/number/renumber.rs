@@ -60,11 +60,23 @@ impl Ids {
 }
 
 impl SourceMap<'_> {
-    /// Renumbers rows. This is the only conversion from [`Local`] to [`Merged`].
+    /// Renumbers rows.
     pub(crate) fn renumber(
+        &self,
+        rows: Rows<Local>,
+        origin: RowOrigin,
+        replaced: &mut ReplacedValues,
+    ) -> Rows<Merged> {
+        self.renumber_columns(rows, origin, None, replaced)
+    }
+
+    /// Renumbers the `wanted` columns of rows, or all of them; the others may be left as they are. This is the only
+    /// conversion from [`Local`] to [`Merged`].
+    pub(crate) fn renumber_columns(
         &self,
         mut rows: Rows<Local>,
         origin: RowOrigin,
+        wanted: Option<&[&str]>,
         replaced: &mut ReplacedValues,
     ) -> Rows<Merged> {
         let table = rows.table.clone();
@@ -77,6 +89,9 @@ impl SourceMap<'_> {
         let span = span.map(|(first, last)| (first, rows.columns[first].clone(), rows.columns[last].clone()));
         let mut columns = std::mem::take(&mut rows.columns);
         for (place, (column, cells)) in table.columns.iter().zip(&mut columns).enumerate() {
+            if wanted.is_some_and(|wanted| !wanted.contains(&&*column.name)) {
+                continue;
+            }
             let mut count = 0;
             match &column.kind {
                 Kind::Ref(target) => self.refs(column, *target, origin, cells, rows.len, &mut count),

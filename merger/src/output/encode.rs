@@ -1,7 +1,8 @@
 //! Encodes the merged rows of a unit as leaf pages.
 
 use super::index::LeafSlot;
-use super::rows::{PieceRows, RowMaker, WrittenRows};
+use super::piece_rows::PieceRows;
+use super::rows::{PieceReader, WrittenRows};
 use super::sets::TableSets;
 use super::turns::EmitPart;
 use super::units::PieceUnit;
@@ -126,7 +127,7 @@ fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
 #[derive(Debug)]
 pub(crate) struct UnitEncoder<'a> {
     units: Vec<PieceUnit>,
-    rows: RowMaker<'a>,
+    rows: PieceReader<'a>,
     forms: TableForms,
     progress: &'a Progress,
     /// Memory pool to which written pages return.
@@ -137,7 +138,7 @@ impl<'a> UnitEncoder<'a> {
     /// Creates an encoder for these units. Keeps at most `spare_bytes` of page memory for reuse.
     pub(crate) fn new(
         units: Vec<PieceUnit>,
-        rows: RowMaker<'a>,
+        rows: PieceReader<'a>,
         forms: TableForms,
         progress: &'a Progress,
         spare_bytes: usize,

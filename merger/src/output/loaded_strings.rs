@@ -7,16 +7,16 @@ use rpd_shard::file::ShardStrings;
 
 /// Texts and output ids of an input's strings.
 #[derive(Debug, Default)]
-pub(super) struct LoadedStrings {
+pub(crate) struct LoadedStrings {
     /// Texts of a shard, for expanded rows; empty for a database.
-    pub(super) texts: ShardStrings,
+    pub(crate) texts: ShardStrings,
     /// Output ids, per string table of the input.
-    pub(super) maps: Vec<StringMap>,
+    pub(crate) maps: Vec<StringMap>,
 }
 
 impl LoadedStrings {
     /// Reads the strings of an input.
-    pub(super) fn of(input: &OpenInput, ids: &StringIds) -> Result<LoadedStrings, Failure> {
+    pub(crate) fn of(input: &OpenInput, ids: &StringIds) -> Result<LoadedStrings, Failure> {
         Ok(match input {
             OpenInput::None => LoadedStrings::default(),
             OpenInput::Shard(shard) => {

@@ -1,7 +1,8 @@
 //! Writes the rows of `rocpd_info_process` with SQLite. Their ids do not ascend in the order of the inputs, as leaf
 //! pages would require, and there are few of them.
 
-use super::rows::{PieceRows, RowMaker, WrittenRows};
+use super::piece_rows::PieceRows;
+use super::rows::{PieceReader, WrittenRows};
 use super::seal::{OpenWriter, in_rank_order};
 use super::sets::TableSets;
 use crate::input::PieceRef;
@@ -16,7 +17,7 @@ pub(crate) fn write_in_rank_order(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &TableSets,
-    rows: &RowMaker<'_>,
+    rows: &PieceReader<'_>,
     surveys: &[InputSurvey],
 ) -> Result<WrittenRows, Failure> {
     let parts = process_parts(surveys);

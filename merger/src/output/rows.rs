@@ -1,26 +1,28 @@
 //! Phase 4: reads the rows of this rank's sources again, expands and renumbers them.
 
-use super::block_rows::{TakeMergedRows, take_block};
+use super::block_rows::{TakeMergedRows, take_block, take_block_args};
 use super::loaded_strings::LoadedStrings;
+use super::piece_rows::PieceRows;
 use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::survey::{InputSurvey, with_lost_rows};
 use crate::input::{
-    InputSource, JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, expand, vanished_input,
+    InputSource, JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, StringMap, expand, vanished_input,
 };
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
-use rpd_shard::model::{Kind, Local, Merged, Rows, TableId, rocpd};
+use rpd_run::EventArgs;
+use rpd_shard::model::{Kind, Merged, Rows, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results that all ranks agreed on.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RowContext<'a> {
     /// Tables of the output.
     pub schema: &'a JobSchema,
@@ -61,43 +63,32 @@ impl WrittenRows {
     }
 }
 
-/// Which rows of a piece are made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PieceRows {
-    /// Rows of `rocpd_info_process`.
-    Processes,
-    /// All other rows.
-    Others,
+/// Makes merged rows of the pieces of this rank's inputs. Threads share it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowMaker<'a> {
+    pub(crate) job: RowContext<'a>,
+    pub(crate) surveys: &'a [InputSurvey],
+    /// Id bases, per input and source.
+    pub(crate) bases: &'a [Vec<SourceBases>],
+    pub(crate) strings: &'a StringIds,
 }
 
-/// Makes the merged rows of this rank's pieces. Threads share it.
+/// Makes the merged rows of pieces that are read once each. Threads share it.
 #[derive(Debug)]
-pub(crate) struct RowMaker<'a> {
-    job: RowContext<'a>,
-    surveys: &'a [InputSurvey],
-    /// Id bases, per input and source.
-    bases: &'a [Vec<SourceBases>],
-    strings: &'a StringIds,
+pub(crate) struct PieceReader<'a> {
+    maker: RowMaker<'a>,
     loaded: Vec<Mutex<Option<Arc<LoadedStrings>>>>,
     /// Pieces of each input that were not read yet.
     left: Vec<AtomicUsize>,
 }
 
-impl<'a> RowMaker<'a> {
-    /// Creates a maker for the pieces of these inputs that [`RowMaker::expect`] announces.
-    pub(crate) fn new(
-        job: RowContext<'a>,
-        surveys: &'a [InputSurvey],
-        bases: &'a [Vec<SourceBases>],
-        strings: &'a StringIds,
-    ) -> RowMaker<'a> {
-        RowMaker {
-            job,
-            surveys,
-            bases,
-            strings,
-            loaded: surveys.iter().map(|_| Mutex::default()).collect(),
-            left: surveys.iter().map(|_| AtomicUsize::new(0)).collect(),
+impl<'a> PieceReader<'a> {
+    /// Creates a reader of the pieces that [`PieceReader::expect`] announces.
+    pub(crate) fn new(maker: RowMaker<'a>) -> PieceReader<'a> {
+        PieceReader {
+            maker,
+            loaded: maker.surveys.iter().map(|_| Mutex::default()).collect(),
+            left: maker.surveys.iter().map(|_| AtomicUsize::new(0)).collect(),
         }
     }
 
@@ -119,7 +110,7 @@ impl<'a> RowMaker<'a> {
         take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
         let made = self.make(part, what, written, take);
-        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
+        made.map_err(|failure| with_lost_rows(failure, self.maker.surveys, self.maker.job.schema))
     }
 
     fn make(
@@ -129,7 +120,7 @@ impl<'a> RowMaker<'a> {
         written: &mut WrittenRows,
         take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
-        let survey = &self.surveys[part.input];
+        let survey = &self.maker.surveys[part.input];
         let source = &survey.sources[part.source];
         let piece = &source.pieces[part.piece];
         let is_other = what == PieceRows::Others;
@@ -137,17 +128,55 @@ impl<'a> RowMaker<'a> {
             return Ok(self.done(part.input));
         }
         let loaded = match what {
-            PieceRows::Others => self.load(part.input)?,
-            PieceRows::Processes => self.load_for_processes(part.input, source)?,
+            PieceRows::Processes if !needs_strings_for_processes(source) => Arc::default(),
+            _ => self.load(part.input)?,
         };
-        let no_strings = Default::default();
-        let map = SourceMap {
-            source,
-            bases: &self.bases[part.input][part.source],
-            nodes: source.nodes.iter().map(|(key, n)| (*key, self.job.nodes.id(n).unwrap_or(1))).collect(),
-            strings: loaded.maps.get(source.string_table).unwrap_or(&no_strings),
-            fit: self.job.clocks.process_fit(&source.process),
-        };
+        self.maker.make(part, what, &loaded, written, take)?;
+        Ok(self.done(part.input))
+    }
+
+    fn load(&self, input: usize) -> Result<Arc<LoadedStrings>, Failure> {
+        let mut slot = self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = &*slot {
+            return Ok(loaded.clone());
+        }
+        let loaded = LoadedStrings::of(&self.maker.surveys[input].input, self.maker.strings)?;
+        Ok(slot.insert(Arc::new(loaded)).clone())
+    }
+
+    /// Counts a piece as read. After the last one, closes the input and drops its strings.
+    fn done(&self, input: usize) -> u64 {
+        if self.left[input].fetch_sub(1, Ordering::AcqRel) > 1 {
+            return 0;
+        }
+        *self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.maker.surveys[input].input.release();
+        self.maker.surveys[input].input.bytes()
+    }
+}
+
+/// Returns whether the process rows of a source need its strings.
+fn needs_strings_for_processes(source: &InputSource) -> bool {
+    let table = source.tables.get(&rocpd::INFO_PROCESS);
+    table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str))
+}
+
+impl RowMaker<'_> {
+    /// Passes rows of a piece to `take`, table by table; ids other than those of processes ascend. `loaded` are the strings
+    /// of its input.
+    pub(crate) fn make(
+        &self,
+        part: PieceRef,
+        what: PieceRows,
+        loaded: &LoadedStrings,
+        written: &mut WrittenRows,
+        take: &mut TakeMergedRows<'_>,
+    ) -> Result<(), Failure> {
+        let survey = &self.surveys[part.input];
+        let source = &survey.sources[part.source];
+        let piece = &source.pieces[part.piece];
+        let no_strings = StringMap::default();
+        let map = self.source_map(part, loaded.maps.get(source.string_table).unwrap_or(&no_strings));
         let mut replaced = ReplacedValues::new();
         let mut stand_ins = BTreeMap::new();
         let mut count = |rows: &Rows<Merged>| {
@@ -161,16 +190,18 @@ impl<'a> RowMaker<'a> {
                 }
             }
             (SourcePiece::Block(block, keys), OpenInput::Shard(shard)) => {
-                take_block(shard, block, keys.as_deref(), &map, &loaded.texts, &mut replaced, &mut count)?;
+                let strings = &loaded.texts;
+                take_block(shard, (block, keys.as_deref()), what, &map, strings, &mut replaced, &mut count)?;
             }
-            (SourcePiece::Rows { table_set, table, piece }, OpenInput::Database(open)) => {
-                let rows = open.database.rows(*table_set, *table, piece, Wanted::All);
+            (SourcePiece::Rows { table_set, table, piece, .. }, OpenInput::Database(open)) => {
+                let wanted = what.columns().map_or(Wanted::All, Wanted::Named);
+                let rows = open.database.rows(*table_set, *table, piece, wanted);
                 let mut rows = rows.map_err(|error| vanished_input(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
                 }
                 let keys = rows.keys.clone();
-                let mut merged = map.renumber(rows, RowOrigin::Stored, &mut replaced);
+                let mut merged = map.renumber_columns(rows, RowOrigin::Stored, what.columns(), &mut replaced);
                 provenance::note_handles(&mut merged, &keys);
                 if let Some(found) = open.table_set_of(source)
                     && merged.id() == rocpd::INFO_PROCESS
@@ -181,12 +212,11 @@ impl<'a> RowMaker<'a> {
                 count(&merged)?;
             }
             (SourcePiece::Tail, _) => {
-                if let Some(tracks) = expand::tracks(&source.tracks).filter(|_| is_other) {
+                if let Some(tracks) = expand::tracks(&source.tracks).filter(|rows| what.has(rows.id())) {
                     count(&map.renumber(tracks, RowOrigin::Expanded, &mut replaced))?;
                 }
-                let is_process = |rows: &Rows<Local>| rows.id() == rocpd::INFO_PROCESS;
                 let all = placeholders(source, self.job.schema).into_iter();
-                for rows in all.filter(|rows| is_process(rows) != is_other) {
+                for rows in all.filter(|rows| what.has(rows.id())) {
                     // References of a placeholder to other placeholders are not counted as lost again.
                     let rows = map.renumber(rows, RowOrigin::Placeholder, &mut ReplacedValues::new());
                     count(&rows)?;
@@ -198,34 +228,37 @@ impl<'a> RowMaker<'a> {
             }
         }
         written.add(WrittenRows { replaced, placeholders: stand_ins, ..WrittenRows::default() });
-        Ok(self.done(part.input))
+        Ok(())
     }
 
-    fn load(&self, input: usize) -> Result<Arc<LoadedStrings>, Failure> {
-        let mut slot = self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = &*slot {
-            return Ok(loaded.clone());
-        }
-        let loaded = LoadedStrings::of(&self.surveys[input].input, self.strings)?;
-        Ok(slot.insert(Arc::new(loaded)).clone())
+    /// Passes the args of a piece to `take`, if it has native rows. Returns whether it has.
+    pub(crate) fn make_arg_columns(
+        &self,
+        part: PieceRef,
+        loaded: &LoadedStrings,
+        take: &mut dyn FnMut(EventArgs<'_>) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let survey = &self.surveys[part.input];
+        let source = &survey.sources[part.source];
+        let (SourcePiece::Block(block, Some(keys)), OpenInput::Shard(shard)) =
+            (&source.pieces[part.piece], &survey.input)
+        else {
+            return Ok(false);
+        };
+        let no_strings = StringMap::default();
+        let map = self.source_map(part, &no_strings);
+        take_block_args(shard, (block, keys), &map, &loaded.texts, take)?;
+        Ok(true)
     }
 
-    /// Loads the strings if process rows need them.
-    fn load_for_processes(&self, input: usize, source: &InputSource) -> Result<Arc<LoadedStrings>, Failure> {
-        let table = source.tables.get(&rocpd::INFO_PROCESS);
-        match table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str)) {
-            true => self.load(input),
-            false => Ok(Arc::default()),
+    fn source_map<'s>(&'s self, part: PieceRef, strings: &'s StringMap) -> SourceMap<'s> {
+        let source = &self.surveys[part.input].sources[part.source];
+        SourceMap {
+            source,
+            bases: &self.bases[part.input][part.source],
+            nodes: source.nodes.iter().map(|(key, n)| (*key, self.job.nodes.id(n).unwrap_or(1))).collect(),
+            strings,
+            fit: self.job.clocks.process_fit(&source.process),
         }
-    }
-
-    /// Counts a piece as read. After the last one, closes the input and drops its strings.
-    fn done(&self, input: usize) -> u64 {
-        if self.left[input].fetch_sub(1, Ordering::AcqRel) > 1 {
-            return 0;
-        }
-        *self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.surveys[input].input.release();
-        self.surveys[input].input.bytes()
     }
 }

@@ -6,7 +6,8 @@ use super::sets::{SharedTableRows, TableSets};
 use super::string_rows::StringRows;
 use crate::agree::nodes::JobNodes;
 use crate::input::survey::{InputSurvey, with_lost_rows};
-use crate::input::{BuiltinString, JobSchema};
+use super::written_strings::each_written_string;
+use crate::input::JobSchema;
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
@@ -92,28 +93,7 @@ fn add_strings(
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
     let mut rows = StringRows::new(writer, 0, table);
-    let mut next = strings.written().peekable();
-    let mut before = 0u32;
-    for survey in surveys {
-        let tables = survey.input.string_tables();
-        let is_own = |table: u32| (before..before + tables).contains(&table);
-        while let Some((_, seen)) = next.peek().filter(|(_, seen)| is_own(seen.table)) {
-            let table = seen.table;
-            survey.input.each_string((table - before) as usize, &mut |index, text| match next
-                .next_if(|(_, seen)| seen.table == table && seen.index == index)
-            {
-                Some((id, _)) => rows.add(id, text),
-                None => Ok(()),
-            })?;
-            // Builtin strings follow the strings of their table.
-            while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
-                let builtin = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
-                rows.add(id, builtin.text().as_bytes())?;
-            }
-        }
-        survey.input.release();
-        before += tables;
-    }
+    each_written_string(surveys, strings, &mut |id, text| rows.add(id, text))?;
     rows.finish()
 }
 

@@ -37,6 +37,8 @@ pub(crate) fn print(folder: &Path, rounds: usize, (ranks, steps): (u32, u32)) ->
     std::fs::remove_file(calls)?;
     let (seconds, peak) = time_screens(&database, rounds, &named)?;
     println!("| without it | {seconds:.2} | {} |", peak >> 20);
+    let (seconds, peak) = time_screens(&shards, rounds, &named)?;
+    println!("| from shards | {seconds:.2} | {} |", peak >> 20);
     Ok(())
 }
 

@@ -1,12 +1,13 @@
-//! How long `rpd-report summary` takes beside the same query in SQLite, in the same rounds.
+//! How long `rpd-report summary` takes from a database and from shards, beside the same query in SQLite, in the same
+//! rounds.
 //!
 //! ```text
 //! ci/bench report [--rounds N] [--events N] [--screen-ranks N] [--dir FOLDER]
 //! ```
 //!
-//! The database has about four million rows with times. Each round runs the report, SQL for its counts, sums and
-//! extremes, and SQL for the percentiles too; they change places every round. One turn of each warms the page cache.
-//! Ratios are taken within a round. Then follow the times that rpd-graph takes for a call, without a database. With
+//! The database has about four million rows with times. Each round runs the report over it and over its shards, SQL for
+//! its counts, sums and extremes, and SQL for the percentiles too; they change places every round. One turn of each
+//! warms the page cache. Ratios are taken within a round. Then follow the times that rpd-graph takes for a call, without a database. With
 //! `--screen-ranks`, only the first screen of a run of so many ranks and ten million calls is timed.
 
 mod first_screen;
@@ -78,12 +79,14 @@ struct Arguments {
 #[derive(Clone, Copy)]
 enum Contestant {
     Report,
+    FromShards,
     Sums,
     Percentiles,
 }
 
-const CONTESTANTS: [(Contestant, &str); 3] = [
+const CONTESTANTS: [(Contestant, &str); 4] = [
     (Contestant::Report, "rpd-report summary"),
+    (Contestant::FromShards, "rpd-report summary, from shards"),
     (Contestant::Sums, "SQL: counts, sums, extremes"),
     (Contestant::Percentiles, "SQL: the same and percentiles"),
 ];
@@ -102,37 +105,45 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         return first_screen::print(folder.path(), rounds.min(3), (ranks, steps));
     }
     let events = arguments.events.unwrap_or(if arguments.bench { 500_000 } else { 1_000 });
-    let database = write_database(folder.path(), events)?;
-    let rows = count_rows(&database)?;
+    let inputs = write_inputs(folder.path(), events)?;
+    let rows = count_rows(&inputs.database)?;
     println!("{rounds} rounds, {rows} rows with times. {}", machine(folder.path()));
     for (contestant, _) in CONTESTANTS {
-        time_turn(contestant, &database)?;
+        time_turn(contestant, &inputs)?;
     }
-    let mut seconds: [Vec<f64>; 3] = Default::default();
+    let mut seconds: [Vec<f64>; 4] = Default::default();
     for round in 0..rounds {
         for turn in 0..CONTESTANTS.len() {
             let at = (round + turn) % CONTESTANTS.len();
-            seconds[at].push(time_turn(CONTESTANTS[at].0, &database)?);
+            seconds[at].push(time_turn(CONTESTANTS[at].0, &inputs)?);
         }
         eprintln!("round {} of {rounds}", round + 1);
     }
-    println!("\n| | seconds | times the report: mean and 95 % interval |");
-    println!("|---|--:|--:|");
+    println!("\n| | seconds | million rows a second | times the report: mean and 95 % interval |");
+    println!("|---|--:|--:|--:|");
     for (at, (_, name)) in CONTESTANTS.iter().enumerate() {
         let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
-        println!("| {name} | {:.3} | {} |", median(seconds[at].iter().copied()), RatioInterval::of(ratios));
+        let median = median(seconds[at].iter().copied());
+        let speed = rows as f64 / median / 1e6;
+        println!("| {name} | {median:.3} | {speed:.1} | {} |", RatioInterval::of(ratios));
     }
     graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }
 
+/// A run in two forms.
+struct RunForms {
+    database: PathBuf,
+    shards: Vec<PathBuf>,
+}
+
 /// Writes and merges a run of eight ranks.
-fn write_database(folder: &Path, events: usize) -> Result<PathBuf, Box<dyn Error>> {
+fn write_inputs(folder: &Path, events: usize) -> Result<RunForms, Box<dyn Error>> {
     let run = BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
     let shards = write_bulk_shards(&folder.join("runs"), &run)?;
     let database = folder.join("run.db");
     let _ = rpd_merge().limit(LIMIT).arg("--quiet").arg("-o").arg(&database).args(&shards).run().success();
-    Ok(database)
+    Ok(RunForms { database, shards })
 }
 
 fn count_rows(database: &Path) -> Result<i64, rusqlite::Error> {
@@ -141,19 +152,22 @@ fn count_rows(database: &Path) -> Result<i64, rusqlite::Error> {
 }
 
 /// Returns the seconds of a turn.
-fn time_turn(contestant: Contestant, database: &Path) -> Result<f64, Box<dyn Error>> {
+fn time_turn(contestant: Contestant, forms: &RunForms) -> Result<f64, Box<dyn Error>> {
     let began = Instant::now();
     let query = match contestant {
-        Contestant::Report => {
-            let job = Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--format", "csv"]);
-            let outcome = job.arg(database).run();
+        Contestant::Report | Contestant::FromShards => {
+            let job = Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--quiet", "--format", "csv"]);
+            let outcome = match contestant {
+                Contestant::FromShards => job.args(&forms.shards).run(),
+                _ => job.arg(&forms.database).run(),
+            };
             let seconds = began.elapsed().as_secs_f64();
             return if outcome.code() == Some(0) { Ok(seconds) } else { Err(outcome.to_string().into()) };
         }
         Contestant::Sums => format!("{TIMED} {SUMS}"),
         Contestant::Percentiles => format!("{TIMED} {PERCENTILES}"),
     };
-    let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let connection = Connection::open_with_flags(&forms.database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut statement = connection.prepare(&query)?;
     let mut rows = statement.query([])?;
     while rows.next()?.is_some() {}

@@ -306,9 +306,16 @@ impl<S> Rows<S> {
 impl Rows<Local> {
     /// Moves the rows to the merged space after the caller has rewritten `columns` and `keys`.
     ///
-    /// This is the only conversion between the spaces. The merger's renumbering uses it, and so do its string and
-    /// node rows, which are created with merged ids.
+    /// The merger's renumbering uses this conversion, and so do its string and node rows, which are created with merged
+    /// ids.
     pub fn into_merged(self, keys: Keys, columns: Vec<Cells>) -> Rows<Merged> {
         Rows::new(self.table, keys, columns, self.len)
+    }
+}
+
+impl Rows<Merged> {
+    /// Returns the rows as a reader of the merged database reads them.
+    pub fn into_stored(self) -> Rows<Local> {
+        Rows::new(self.table, self.keys, self.columns, self.len)
     }
 }

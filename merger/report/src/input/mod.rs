@@ -9,7 +9,7 @@ pub(crate) use selection::{ProcessGroups, Selection};
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
 use rpd_console::{Exit, Failure, WallClock};
-use rpd_merge::{MergeArgs, MergedInputs};
+use rpd_merge::{MergeArgs, RunInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
 use rpd_verdict::shown_time;
 use selection_words::selection_words;
@@ -26,12 +26,11 @@ pub(crate) struct ReportRun {
     pub(crate) inputs: Vec<PathBuf>,
     /// The options that select this part of the run, as the words of a command. `None` if they cannot be printed.
     pub(crate) selection_words: Option<String>,
-    /// Whether the database exists for this report only.
-    pub(crate) is_temporary: bool,
+    /// Whether the run is read from inputs that are not merged.
+    pub(crate) is_unmerged: bool,
     /// Whether only errors are printed on stderr.
     pub(crate) is_quiet: bool,
-    /// The database is removed with these, if it is a temporary one.
-    _merged: MergedInputs,
+    /// Folder of translated inputs, which is removed with this value.
     _folder: Option<TemporaryFolder>,
 }
 
@@ -42,32 +41,27 @@ impl ReportRun {
         let inputs = cli.inputs();
         let args = MergeArgs { inputs: inputs.clone(), quiet: common.quiet, ..MergeArgs::default() };
         let mut folder = None;
-        let merged =
-            MergedInputs::open(&args, || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned()));
-        let merged = merged.map_err(|failure| match failure.exit() {
+        let ranks = common.ranks.as_ref().and_then(|set| set.selection());
+        let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
+        let make_folder = || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned());
+        let opened = RunInputs::open(&args, ranges.as_deref(), make_folder);
+        let opened = opened.map_err(|failure| match failure.exit() {
             // The merge advises its own options.
             Exit::Output if folder.is_some() => {
                 Failure::output(format!("{failure}; for rpd-report, set TMPDIR"))
             }
             _ => failure,
         })?;
-        if let Some(summary) = merged.summary().filter(|_| !common.quiet) {
-            // The report itself has what the other lines describe.
-            summary.lines().take(1).for_each(|line| eprintln!("{line}"));
-        }
-        let ranks = common.ranks.as_ref().and_then(|set| set.selection());
-        let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
-        let database = RunDatabase::open(merged.path(), ranges.as_deref())?;
+        let RunInputs { run: database, is_unmerged } = opened;
         let selection = select(&database, common)?;
-        let (selection_words, is_temporary) = (selection_words(common), merged.summary().is_some());
+        let selection_words = selection_words(common);
         Ok(ReportRun {
             database,
             selection,
             inputs,
             selection_words,
-            is_temporary,
+            is_unmerged,
             is_quiet: common.quiet,
-            _merged: merged,
             _folder: folder,
         })
     }

@@ -101,7 +101,7 @@ pub(super) fn of_table_set(
         let named = Wanted::Named(RegionNames::columns(wanted));
         let Some(place) = set.position(wanted) else { return };
         let pieces = pieces.iter().filter_map(|piece| match piece {
-            SourcePiece::Rows { table_set, table, piece } if *table == place => Some((*table_set, piece)),
+            SourcePiece::Rows { table_set, table, piece, .. } if *table == place => Some((*table_set, piece)),
             _ => None,
         });
         let pieces: Vec<_> = pieces.collect();

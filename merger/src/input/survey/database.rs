@@ -118,6 +118,7 @@ impl TableSetReader<'_> {
                     survey.lose(Some(adopted.id), LossCause::DamagedBlock, Some(facts.rows));
                     continue;
                 }
+                let first = space.next;
                 facts.key_ranges.iter().for_each(|(first, next)| space.add_keys(*first, *next));
                 *survey.rows_read.entry(adopted.id).or_default() += facts.rows;
                 missing.extend(facts.missing);
@@ -125,7 +126,7 @@ impl TableSetReader<'_> {
                 if facts.lost_strings {
                     builtins.insert(BuiltinString::Lost);
                 }
-                pieces.push(SourcePiece::Rows { table_set: self.table_set, table: place, piece });
+                pieces.push(SourcePiece::Rows { table_set: self.table_set, table: place, piece, first });
             }
             space.expanded = (space.next, space.next);
             if !space.stored.is_empty() {

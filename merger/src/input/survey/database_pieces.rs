@@ -106,7 +106,7 @@ impl TableSetReader<'_> {
     /// Reads the rows of all tables with stack ids again.
     pub(super) fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
         pieces.iter().filter_map(|piece| {
-            let SourcePiece::Rows { table_set, table, piece } = piece else { return None };
+            let SourcePiece::Rows { table_set, table, piece, .. } = piece else { return None };
             let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
             has_stacks.then(|| self.database.rows(*table_set, *table, piece, Wanted::Links).ok())?
         })
