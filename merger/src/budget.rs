@@ -3,6 +3,7 @@
 //! Memory that smaller buffers do not save: 7 to 12 KiB per small input, `PER_STRING` per distinct string, 8 bytes per
 //! stack id that is negative or huge. A row of more than 1 MiB takes eight times its length and 16 MiB.
 
+use crate::allocator::keep_freed_memory;
 use rpd_collectives::CallSample;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
@@ -227,6 +228,21 @@ impl MemoryBudget {
     pub fn without(self, held: HeldMemory) -> MemoryBudget {
         MemoryBudget(self.0.saturating_sub(held.kept()).max(MIN_BYTES))
     }
+}
+
+/// Starts the threads of a program with a memory limit: as many as `wanted`, by default as there are cores, or fewer if
+/// memory allows no more.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn start_threads(memory: MemoryBudget, wanted: Option<u16>) -> Result<(), Failure> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = memory.threads(wanted.map_or_else(cores, usize::from), 0);
+    keep_freed_memory(memory.heap_piece(threads));
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .map_err(|error| Failure::internal(format!("cannot start {threads} threads: {error}")))
 }
 
 /// Formats bytes as a value for `--memory`, rounded up.

@@ -22,6 +22,7 @@ mod temporary_merge;
 mod trace_inputs;
 mod unwritten_merge;
 
+pub use budget::{MemoryBudget, start_threads};
 pub use merge::{JobObservations, job_observations, merge};
 pub use options::{CommandLine, MergeArgs, ProgramCall};
 pub use output::verify::verify_published;

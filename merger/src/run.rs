@@ -1,9 +1,9 @@
 //! Runs a program call to its exit code, for both binaries.
 
-use crate::allocator::keep_freed_memory;
 use crate::epilog::{EpilogMerge, MergeState, check_owners, is_merged};
 use crate::input::listing::wait_for_shards;
 use crate::merge::merge;
+use crate::budget::start_threads;
 use crate::options::{CommandLine, InspectCommand, MergeArgs};
 use crate::summary::MergeReport;
 use crate::summary::inspect::inspect;
@@ -133,13 +133,7 @@ fn merge_or_trace(
     order: Option<&TraceRequest>,
 ) -> Result<MadeOutput, Failure> {
     let port = args.trace.serve;
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
-    keep_freed_memory(args.memory.heap_piece(threads));
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build_global()
-        .map_err(|error| Failure::internal(format!("cannot start {threads} threads: {error}")))?;
+    start_threads(args.memory, args.threads)?;
     // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     // The watch of an epilog handles signals itself, because it also writes the status.

@@ -1,16 +1,17 @@
 //! Opens a run for reading: from its merged database, or from inputs that are not merged.
 
-use crate::allocator::keep_freed_memory;
-use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, find_all, has_no_input, translate};
+use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all, has_no_input, translate};
 use crate::options::{LateChoice, MergeArgs};
 use crate::temporary_merge::merged_database;
 use crate::unwritten_merge::UnwrittenMerge;
-use rpd_comm::Solo;
+use rpd_comm::{Comm, agree_on_result, all_gather_values, broadcast_result};
 use rpd_console::{Failure, Progress};
-use rpd_files::entry_stat;
+use rpd_files::{create_output, entry_stat, remove_output};
 use rpd_run::RunDatabase;
+use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A run that is open for reading.
 #[derive(Debug)]
@@ -24,37 +25,106 @@ pub struct RunInputs {
 impl RunInputs {
     /// Opens the merged database of the inputs: the only input, or the database in a run folder if nothing in the folder
     /// is newer. Otherwise surveys the inputs as a merge does. Files of foreign formats are translated to shards below
-    /// `folder()` first. `ranks` are the selected ranks.
+    /// `folder()` first, which rank 0 calls. `ranks` are the selected ranks. Every merge rank calls this, and reads some
+    /// of the units.
     ///
     /// # Errors
-    /// If the inputs cannot be listed or read, or a translation cannot be written.
+    /// If the inputs cannot be listed or read, or a translation cannot be written. All ranks have agreed on the failure.
     pub fn open(
+        comm: &impl Comm,
         args: &MergeArgs,
         ranks: Option<&[RangeInclusive<u32>]>,
         folder: impl FnOnce() -> Result<PathBuf, Failure>,
     ) -> Result<RunInputs, Failure> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // Serves the survey as well as the caller, which reads the rows.
-        keep_freed_memory(args.memory.heap_piece(args.memory.threads(cores, 0)));
-        let merged = |path: &Path| Ok(RunInputs { run: RunDatabase::open(path, ranks)?, is_unmerged: false });
+        let found = broadcast_result(comm, || FoundInputs::find(args, folder))?;
+        let (files, place) = match found {
+            FoundInputs::Merged(path) => {
+                let mut run = agree_on_result(comm, RunDatabase::open(&path, ranks))?;
+                run.share_units(comm.rank(), comm.size());
+                return Ok(RunInputs { run, is_unmerged: false });
+            }
+            FoundInputs::Unmerged { files, unused, place } => ((files, unused), place),
+        };
+        let has_foreign = files.0.iter().any(translate::is_foreign);
+        let args = &MergeArgs { late: LateChoice::Never, dry_run: true, ..args.clone() };
+        let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
+        let is_for_all = !has_foreign || is_shared_folder(comm, &place)?;
+        let mut readers = if is_for_all { comm.size() } else { 1 };
+        let run = loop {
+            let unwritten = UnwrittenMerge::of(comm, args, &files, &place, readers, &mut progress)?;
+            let run = agree_on_result(comm, RunDatabase::from_source(Box::new(unwritten), ranks))?;
+            // Rows that no process claims are one unit, wherever they are.
+            if readers == 1 || !run.units.iter().any(|unit| unit.is_unclaimed) {
+                break run;
+            }
+            readers = 1;
+        };
+        progress.finish();
+        Ok(RunInputs { run, is_unmerged: true })
+    }
+}
+
+impl RunInputs {
+    /// Returns the first and the last time of all rows, ns in job time. Every merge rank calls this.
+    ///
+    /// # Errors
+    /// [`Failure::input`], if rows cannot be read. All ranks have agreed on it.
+    pub fn extent(&self, comm: &impl Comm) -> Result<Option<(i64, i64)>, Failure> {
+        let (part, parts) = if self.is_unmerged { (0, 1) } else { (comm.rank(), comm.size()) };
+        let own = agree_on_result(comm, self.run.extent(part, parts))?;
+        let all = all_gather_values(comm, &own)?;
+        let first = all.iter().flatten().map(|(first, _)| *first).min();
+        Ok(first.zip(all.iter().flatten().map(|(_, last)| *last).max()))
+    }
+}
+
+/// Returns whether all merge ranks see the files in the folder of `place`, which may be local to the node of rank 0.
+fn is_shared_folder(comm: &impl Comm, place: &Path) -> Result<bool, Failure> {
+    if comm.size() == 1 {
+        return Ok(true);
+    }
+    let probe = broadcast_result(comm, || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let probe = place.with_file_name(format!("probe-{}-{}", std::process::id(), now.as_nanos()));
+        create_output(&probe, 0o600).map_err(|error| Failure::write(&probe, &error))?;
+        Ok(probe)
+    })?;
+    let is_seen = all_gather_values(comm, &entry_stat(&probe).is_ok())?;
+    if comm.rank() == 0 {
+        // The folder is removed with all that is in it.
+        let _ = remove_output(&probe);
+    }
+    Ok(is_seen.into_iter().all(|is_seen| is_seen))
+}
+
+/// The inputs that are read, as rank 0 finds them.
+#[derive(Serialize, Deserialize)]
+enum FoundInputs {
+    /// A merged database.
+    Merged(PathBuf),
+    /// Listed files, and the place beside which translated files are written.
+    Unmerged { files: Vec<ListedFile>, unused: UnusedFiles, place: PathBuf },
+}
+
+impl FoundInputs {
+    fn find(
+        args: &MergeArgs,
+        folder: impl FnOnce() -> Result<PathBuf, Failure>,
+    ) -> Result<FoundInputs, Failure> {
         if let Some(path) = merge_without_inputs(&args.inputs) {
-            return merged(&path);
+            return Ok(FoundInputs::Merged(path));
         }
         let (found, unused) = find_all(&args.inputs)?;
         let beside = found.output_folder.join(DEFAULT_OUTPUT);
         let only = merged_database(args, &found.files);
         if let Some(path) = only.or_else(|| is_up_to_date(&beside, &found.files).then(|| beside.clone())) {
-            return merged(&path);
+            return Ok(FoundInputs::Merged(path));
         }
         let place = match found.files.iter().any(translate::is_foreign) {
             true => folder()?.join(DEFAULT_OUTPUT),
             false => beside,
         };
-        let args = &MergeArgs { late: LateChoice::Never, dry_run: true, ..args.clone() };
-        let mut progress = Progress::new(!args.quiet);
-        let unwritten = UnwrittenMerge::of(&Solo, args, (found.files, unused), &place, &mut progress)?;
-        progress.finish();
-        Ok(RunInputs { run: RunDatabase::from_source(Box::new(unwritten), ranks)?, is_unmerged: true })
+        Ok(FoundInputs::Unmerged { files: found.files, unused, place })
     }
 }
 

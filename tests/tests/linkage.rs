@@ -1,4 +1,4 @@
-//! Nothing but `rpd-merge-mpi` needs an MPI library to start.
+//! Nothing but `rpd-merge-mpi` and `rpd-report-mpi` needs an MPI library to start.
 
 use rpd_tests::harness::{Job, JobOutcome, binary, mpi_missing, skip};
 
@@ -32,10 +32,12 @@ fn the_interceptor_has_no_undefined_mpi_or_roctx_symbols() {
 }
 
 #[test]
-fn the_mpi_twin_is_there_and_needs_mpi() {
+fn the_mpi_twins_are_there_and_need_mpi() {
     if let Some(why) = mpi_missing() {
         return skip("linkage of rpd-merge-mpi", why);
     }
-    let Some(outcome) = needed("rpd-merge-mpi") else { return skip("linkage", "ldd is not here") };
-    assert!(outcome.stdout.contains("libmpi"), "{outcome}");
+    for twin in ["rpd-merge-mpi", "rpd-report-mpi"] {
+        let Some(outcome) = needed(twin) else { return skip("linkage", "ldd is not here") };
+        assert!(outcome.stdout.contains("libmpi"), "{outcome}");
+    }
 }

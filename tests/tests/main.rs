@@ -52,6 +52,7 @@ mod profiler_files;
 mod refused_outputs;
 #[path = "../../merger/report/tests/report/schema.rs"]
 mod report_schema;
+mod report_inputs;
 mod report_tables;
 mod report_verdict;
 mod rocpd_input;

@@ -18,20 +18,26 @@ impl IdIndex {
     /// Creates the index of these ids; `ids` has the id of row 0, row 1, and so on. Of rows with the same id, the first
     /// is found.
     pub(crate) fn new(ids: &[i64]) -> IdIndex {
-        let (first, last) = ids.iter().fold((i64::MAX, i64::MIN), |(a, b), id| (a.min(*id), b.max(*id)));
+        let numbered: Vec<(i64, u32)> = ids.iter().copied().zip(0..NO_ROW).collect();
+        IdIndex::of_rows(&numbered)
+    }
+
+    /// Creates the index of these ids, each with its row. Of rows with the same id, that with the lowest number is found.
+    pub(crate) fn of_rows(ids: &[(i64, u32)]) -> IdIndex {
+        let (first, last) = ids.iter().fold((i64::MAX, i64::MIN), |(a, b), (id, _)| (a.min(*id), b.max(*id)));
         let span = if ids.is_empty() { 0 } else { last.abs_diff(first).saturating_add(1) };
-        let numbered = (0u32..NO_ROW).zip(ids);
         if span > MAX_SPAN_PER_ID * ids.len() as u64 {
             let mut rows = HashMap::with_capacity(ids.len());
-            numbered.for_each(|(row, id)| {
-                rows.entry(*id).or_insert(row);
-            });
+            for (id, row) in ids {
+                let known = rows.entry(*id).or_insert(*row);
+                *known = (*row).min(*known);
+            }
             return IdIndex::Sparse(rows);
         }
         let mut rows = vec![NO_ROW; span as usize];
-        for (row, id) in numbered {
+        for (id, row) in ids {
             let place = &mut rows[id.abs_diff(first) as usize];
-            *place = (*place).min(row);
+            *place = (*place).min(*row);
         }
         IdIndex::Dense { first, rows }
     }

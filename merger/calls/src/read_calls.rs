@@ -9,6 +9,7 @@ use crate::thread_calls::ReadPart;
 use crate::unit_calls::UnitCalls;
 use crate::unit_rows::UnitRows;
 use rayon::prelude::*;
+use rpd_comm::{Comm, Solo, agree_on_result, gather_values};
 use rpd_console::Failure;
 use rpd_run::RunDatabase;
 
@@ -18,6 +19,20 @@ impl RunCalls {
     /// # Errors
     /// [`Failure::input`], if rows cannot be read or contradict themselves.
     pub fn read(run: &RunDatabase, options: &ReadOptions) -> Result<RunCalls, Failure> {
+        let calls = RunCalls::gather(run, &Solo, options)?;
+        calls.ok_or_else(|| Failure::internal("the calls are on another merge rank"))
+    }
+
+    /// Reads the calls of the units of each merge rank, and gathers them on rank 0. Returns `None` on other ranks. The
+    /// result does not depend on the number of ranks and threads.
+    ///
+    /// # Errors
+    /// As [`RunCalls::read`]. All ranks have agreed on a failure to read.
+    pub fn gather(
+        run: &RunDatabase,
+        comm: &(impl Comm + ?Sized),
+        options: &ReadOptions,
+    ) -> Result<Option<RunCalls>, Failure> {
         let names = RegionNames::new(&run.strings);
         // No class has the number u32::MAX, so that other ranges do not mark steps.
         let class_of = |name: &String| names.class_named(name, &run.strings).unwrap_or(u32::MAX);
@@ -26,12 +41,25 @@ impl RunCalls {
             step_class: options.step.as_ref().map(class_of),
             keeps_row_keys: options.keeps_row_keys,
         };
-        let units = run.units.par_iter().map(|unit| {
-            let rows = UnitRows::read(run, unit, &names)?;
-            Ok(UnitCalls::new(rows, &names, part))
+        let units = run.local_units.par_iter().filter_map(|unit| {
+            let rows = UnitRows::read(run, run.units.get(*unit)?, &names);
+            Some(rows.map(|rows| (*unit as u64, UnitCalls::new(rows, &names, part))))
         });
-        let units: Vec<UnitCalls> = units.collect::<Result<_, Failure>>()?;
-        JoinedCalls::of(run, units)?.finish(&names, options)
+        let units: Result<Vec<(u64, UnitCalls)>, Failure> = units.collect();
+        let units = match comm.size() {
+            1 => units?,
+            _ => gather_values(comm, agree_on_result(comm, units)?)?.into_iter().flatten().collect(),
+        };
+        if comm.rank() > 0 {
+            return Ok(None);
+        }
+        let mut by_unit: Vec<UnitCalls> = run.units.iter().map(|_| UnitCalls::default()).collect();
+        for (unit, calls) in units {
+            if let Some(found) = by_unit.get_mut(unit as usize) {
+                *found = calls;
+            }
+        }
+        JoinedCalls::of(run, by_unit)?.finish(&names, options).map(Some)
     }
 
     /// Reads the calls of a whole run from their file. They are the same as those in the rows, without the keys of these.

@@ -52,7 +52,6 @@ pub(crate) struct ThreadTimeline {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) calls: Vec<Call>,
-    #[serde(skip)]
     pub(crate) region_ids: Vec<i64>,
     pub(crate) work: Vec<WorkSegment>,
     pub(crate) first_work: Vec<u32>,

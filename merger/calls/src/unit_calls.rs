@@ -35,7 +35,6 @@ pub(crate) struct ProcessCalls {
     pub(crate) notes: ProcessNotes,
     pub(crate) gaps: ProcessGaps,
     /// Messages before the window.
-    #[serde(skip)]
     pub(crate) earlier_ends: EarlierEnds,
 }
 

@@ -1,10 +1,11 @@
 //! Reads the regions of a unit, and the events, samples and args of its calls to MPI.
 
-use crate::call_values::{CallValues, NO_COMMUNICATOR, read_value};
+use crate::call_values::{CallValues, read_value};
 use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
-use rpd_run::{EventArgs, RowUnit, RunDatabase, UnitNames, row_times};
+use rpd_run::row_source::{EventParts, JoinedEvents};
+use rpd_run::{RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,6 +78,7 @@ pub(crate) struct UnitRows {
 const REGION: [&str; 6] = ["pid", "tid", "start", "end", "name_id", "event_id"];
 const SAMPLE: [&str; 2] = ["track_id", "event_id"];
 const EVENT: [&str; 3] = ["category_id", "stack_id", "parent_stack_id"];
+const ARG: [&str; 3] = ["event_id", "name", "value"];
 
 impl UnitRows {
     /// Reads the rows of a unit. A unit without calls to MPI has no rows here.
@@ -85,40 +87,41 @@ impl UnitRows {
     /// If rows cannot be read, or the unit has more of them than can be numbered.
     pub(crate) fn read(run: &RunDatabase, unit: &RowUnit, names: &RegionNames) -> Result<UnitRows, Failure> {
         let mut rows = UnitRows::default();
-        let mut events = rows.read_regions(run, unit, names)?;
+        let mut reader = EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
+        rows.read_regions(&mut reader, names)?;
         if rows.calls.is_empty() {
             return Ok(UnitRows::default());
         }
         let unit_names = UnitNames::read(&run.tables, unit)?;
         let mut gpus = unit_names.agents.iter().filter(|agent| agent.is_gpu);
         rows.gpu = gpus.next().filter(|_| gpus.next().is_none()).map(rpd_run::ComputeAgent::label);
-        rows.read_samples(run, unit, &unit_names, &mut events)?;
+        rows.read_samples(&mut reader, &unit_names)?;
         if rows.calls.len() + rows.samples.len() > MAX_ROWS {
             return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} calls")));
         }
-        let index = IdIndex::new(&events);
-        rows.read_events(run, unit, &index)?;
-        rows.read_args(run, unit, &index)?;
+        if !reader.events.is_empty() {
+            let index = IdIndex::of_rows(&reader.events);
+            rows.read_events(&reader, &index)?;
+            rows.read_args(&mut reader, &index)?;
+        }
+        rows.communicators = reader.communicators.names;
         Ok(rows)
     }
 
-    /// Reads the regions and returns the event of each call.
-    fn read_regions(
-        &mut self,
-        run: &RunDatabase,
-        unit: &RowUnit,
-        names: &RegionNames,
-    ) -> Result<Vec<i64>, Failure> {
-        let mut events = Vec::new();
-        // The events of calls without one must not be found: no row has this key.
-        const NO_EVENT: i64 = i64::MIN;
-        run.tables.read_rows(rocpd::REGION, unit.ids(rocpd::REGION), &REGION, &mut |rows, places| {
+    /// Reads the regions, and the values of calls where these are at hand.
+    fn read_regions(&mut self, reader: &mut EventReader<'_>, names: &RegionNames) -> Result<(), Failure> {
+        let (run, unit) = (reader.run, reader.unit);
+        let ids = unit.ids(rocpd::REGION);
+        let pieces = run.tables.pieces_with(rocpd::REGION, ids)?;
+        let mut called: Vec<(usize, u32)> = Vec::new();
+        run.tables.read_joined(rocpd::REGION, &pieces, ids, (&REGION, EventParts::Whole), &mut |rows, places, joined| {
             let [processes, threads, starts, ends, name_ids, event_ids] =
                 REGION.map(|column| rows.column(column));
             if self.regions.len() + places.len() > MAX_ROWS {
                 return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} regions")));
             }
             self.regions.reserve(places.len());
+            called.clear();
             for i in places {
                 let name = name_ids.int(i).and_then(|id| run.strings.place(id));
                 let (Some((start, end)), Some(name)) = (row_times(starts, ends, i), name) else {
@@ -139,22 +142,28 @@ impl UnitRows {
                     region.call = self.calls.len() as u32;
                     let values = CallValues::default();
                     self.calls.push(CallRow { stack: 0, function, is_marker: false, values });
-                    events.push(event_ids.int(i).unwrap_or(NO_EVENT));
+                    match joined {
+                        Some(_) => called.push((i, region.call)),
+                        None => reader.events.extend(event_ids.int(i).map(|event| (event, region.call))),
+                    }
                 }
                 self.regions.push(region);
             }
+            let Some(joined) = joined else { return Ok(()) };
+            let is_marker = joined.category_id.is_some_and(|category| is_marker(run, category));
+            for (i, call) in &called {
+                let call = &mut self.calls[*call as usize];
+                call.stack = joined.stack_ids.get(*i).stack_id().unwrap_or(0);
+                call.is_marker = is_marker;
+            }
+            let calls = &mut self.calls;
+            reader.communicators.read_joined(joined, &called, |call| &mut calls[call as usize].values);
             Ok(())
-        })?;
-        Ok(events)
+        })
     }
 
-    fn read_samples(
-        &mut self,
-        run: &RunDatabase,
-        unit: &RowUnit,
-        names: &UnitNames,
-        events: &mut Vec<i64>,
-    ) -> Result<(), Failure> {
+    fn read_samples(&mut self, reader: &mut EventReader<'_>, names: &UnitNames) -> Result<(), Failure> {
+        let (run, unit) = (reader.run, reader.unit);
         let track = |id: Option<i64>| {
             let track = names.tracks.at(names.tracks.place(id))?;
             let name = run.strings.at(run.strings.place(track.name?)?);
@@ -162,31 +171,46 @@ impl UnitRows {
             is_read.then(|| (name == REQUEST_TRACK, track.process.unwrap_or(0)))
         };
         let mut tracks: BTreeMap<Option<i64>, Option<(bool, i64)>> = BTreeMap::new();
-        run.tables.read_rows(rocpd::SAMPLE, unit.ids(rocpd::SAMPLE), &SAMPLE, &mut |rows, places| {
+        let ids = unit.ids(rocpd::SAMPLE);
+        let pieces = run.tables.pieces_with(rocpd::SAMPLE, ids)?;
+        let mut sampled: Vec<(usize, u32)> = Vec::new();
+        run.tables.read_joined(rocpd::SAMPLE, &pieces, ids, (&SAMPLE, EventParts::Whole), &mut |rows, places, joined| {
             let [track_ids, event_ids] = SAMPLE.map(|column| rows.column(column));
+            sampled.clear();
             for i in places {
                 let id = track_ids.int(i);
                 let known = *tracks.entry(id).or_insert_with(|| track(id));
-                let (Some((is_request, process)), Some(event)) = (known, event_ids.int(i)) else { continue };
+                let Some((is_request, process)) = known else { continue };
                 let process = if unit.is_unclaimed { process } else { 0 };
+                let row = self.samples.len() as u32;
+                match (joined, event_ids.int(i)) {
+                    (Some(_), _) => sampled.push((i, row)),
+                    (None, Some(event)) => reader.events.push((event, self.calls.len() as u32 + row)),
+                    (None, None) => continue,
+                }
                 let values = CallValues::default();
                 self.samples.push(SampleRow { process, is_request, stack: 0, parent: 0, values });
-                events.push(event);
             }
+            let Some(joined) = joined else { return Ok(()) };
+            for (i, row) in &sampled {
+                let sample = &mut self.samples[*row as usize];
+                sample.stack = joined.stack_ids.get(*i).stack_id().unwrap_or(0);
+                sample.parent = joined.parent_stack_ids.get(*i).stack_id().unwrap_or(0);
+            }
+            let samples = &mut self.samples;
+            reader.communicators.read_joined(joined, &sampled, |row| &mut samples[row as usize].values);
             Ok(())
         })
     }
 
-    /// Reads the events of calls and samples. Rows of `index` are the calls, then the samples.
-    fn read_events(&mut self, run: &RunDatabase, unit: &RowUnit, index: &IdIndex) -> Result<(), Failure> {
+    /// Reads the events of calls and samples that are not at hand with these. Rows of `index` are the calls, then the
+    /// samples.
+    fn read_events(&mut self, reader: &EventReader<'_>, index: &IdIndex) -> Result<(), Failure> {
+        let (run, ids) = (reader.run, reader.unit.ids(rocpd::EVENT));
         let mut markers: HashMap<i64, bool> = HashMap::new();
-        let mut is_marker = |category: i64| {
-            *markers.entry(category).or_insert_with(|| {
-                let place = run.strings.place(category);
-                place.is_some_and(|place| run.strings.at(place).starts_with(MARKER_CATEGORY))
-            })
-        };
-        run.tables.read_rows(rocpd::EVENT, unit.ids(rocpd::EVENT), &EVENT, &mut |rows, places| {
+        let mut is_marker = |category: i64| *markers.entry(category).or_insert_with(|| is_marker(run, category));
+        let pieces = run.tables.unjoined_pieces(rocpd::EVENT, ids)?;
+        run.tables.read_pieces(rocpd::EVENT, &pieces, ids, &EVENT, &mut |_, rows, places| {
             let [categories, stacks, parents] = EVENT.map(|column| rows.column(column));
             for i in places {
                 let Some(row) = index.row(rows.keys.get(i)) else { continue };
@@ -203,55 +227,92 @@ impl UnitRows {
         })
     }
 
-    fn read_args(&mut self, run: &RunDatabase, unit: &RowUnit, index: &IdIndex) -> Result<(), Failure> {
+    fn read_args(&mut self, reader: &mut EventReader<'_>, index: &IdIndex) -> Result<(), Failure> {
+        let (run, ids) = (reader.run, reader.unit.ids(rocpd::ARG));
         let calls = self.calls.len();
-        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
-        let mut last = NO_COMMUNICATOR;
-        let communicators = &mut self.communicators;
-        let mut communicator = |name: &[u8]| {
-            if communicators.get(last as usize).is_some_and(|known| **known == *name) {
-                return last;
-            }
-            last = *known.entry(name.into()).or_insert_with(|| {
-                communicators.push(name.into());
-                communicators.len() as u32 - 1
-            });
-            last
-        };
         let (call_rows, samples) = (&mut self.calls, &mut self.samples);
-        let mut read = |event: i64, name: &[u8], value: Value<'_>| {
-            let Some(row) = index.row(event) else { return };
-            let values = match call_rows.get_mut(row) {
-                Some(call) => &mut call.values,
-                None => match samples.get_mut(row - calls) {
-                    Some(sample) => &mut sample.values,
-                    None => return,
-                },
-            };
-            match (name, value) {
-                (b"comm", Value::Text(text)) => values.communicator = communicator(text),
-                (name, value) => read_value(values, name, value),
-            }
-        };
-        run.tables.read_args(unit.ids(rocpd::ARG), &mut |args| {
-            match args {
-                EventArgs::Rows(rows, places) => {
-                    let [events, names, values] = EventArgs::COLUMNS.map(|column| rows.column(column));
-                    for i in places {
-                        let (Some(event), Value::Text(name)) = (events.int(i), names.get(i)) else { continue };
-                        read(event, name, values.get(i));
-                    }
-                }
-                EventArgs::Column { first_event, events, name, values } => {
-                    for (event, i) in (first_event..).zip(0..events) {
-                        let value = values.get(i);
-                        if value != Value::Null {
-                            read(event, name.as_bytes(), value);
-                        }
-                    }
-                }
+        let pieces = run.tables.unjoined_pieces(rocpd::ARG, ids)?;
+        run.tables.read_pieces(rocpd::ARG, &pieces, ids, &ARG, &mut |_, rows, places| {
+            let [event_ids, arg_names, arg_values] = ARG.map(|column| rows.column(column));
+            for i in places {
+                let Some(row) = event_ids.int(i).and_then(|event| index.row(event)) else { continue };
+                let Value::Text(name) = arg_names.get(i) else { continue };
+                let values = match call_rows.get_mut(row) {
+                    Some(call) => &mut call.values,
+                    None => match samples.get_mut(row - calls) {
+                        Some(sample) => &mut sample.values,
+                        None => continue,
+                    },
+                };
+                reader.communicators.read(values, name, arg_values.get(i));
             }
             Ok(())
         })
     }
+}
+
+/// Reads what tables of events have for the calls and samples of a unit.
+struct EventReader<'a> {
+    run: &'a RunDatabase,
+    unit: &'a RowUnit,
+    /// Event of each call or sample that is not read yet, and its row: the calls, then the samples.
+    events: Vec<(i64, u32)>,
+    communicators: KnownCommunicators,
+}
+
+/// Names of communicators, in the order in which they are found.
+#[derive(Default)]
+struct KnownCommunicators {
+    names: Vec<Box<[u8]>>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    last: Option<u32>,
+}
+
+impl KnownCommunicators {
+    fn number(&mut self, name: &[u8]) -> u32 {
+        if let Some(last) = self.last
+            && self.names.get(last as usize).is_some_and(|known| **known == *name)
+        {
+            return last;
+        }
+        let known = self.numbers.get(name).copied();
+        let number = known.unwrap_or_else(|| {
+            self.names.push(name.into());
+            let number = self.names.len() as u32 - 1;
+            self.numbers.insert(name.into(), number);
+            number
+        });
+        *self.last.insert(number)
+    }
+
+    /// Stores the value of an arg.
+    fn read(&mut self, values: &mut CallValues, name: &[u8], value: Value<'_>) {
+        match (name, value) {
+            (b"comm", Value::Text(text)) => values.communicator = self.number(text),
+            (name, value) => read_value(values, name, value),
+        }
+    }
+
+    /// Stores the args of rows: the place of each in `joined`, and its number.
+    fn read_joined<'v>(
+        &mut self,
+        joined: JoinedEvents<'_>,
+        rows: &[(usize, u32)],
+        mut values_of: impl FnMut(u32) -> &'v mut CallValues,
+    ) {
+        for (name, cells) in joined.args {
+            for (place, row) in rows {
+                match cells.get(*place) {
+                    Value::Null => {}
+                    value => self.read(values_of(*row), name.as_bytes(), value),
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a category is that of ranges that a program names itself.
+fn is_marker(run: &RunDatabase, category: i64) -> bool {
+    let place = run.strings.place(category);
+    place.is_some_and(|place| run.strings.at(place).starts_with(MARKER_CATEGORY))
 }

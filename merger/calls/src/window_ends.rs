@@ -2,10 +2,11 @@
 
 use crate::thread_calls::ThreadTimeline;
 use rpd_graph::{MessageEnd, MessageRole};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The message ends of a process before a window.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EarlierEnds {
     /// Number of ends before the window by communicator of the unit, peer, tag, and whether they send.
     pub(crate) counts: BTreeMap<(u32, i32, i32, bool), u32>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// # Errors
 /// If rank 0 fails: with its failure there, and without a message on the other ranks.
 pub fn broadcast_result<T: Serialize + DeserializeOwned>(
-    comm: &impl Comm,
+    comm: &(impl Comm + ?Sized),
     compute: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let mut failure = None;
@@ -50,7 +50,7 @@ enum PhaseResult {
 ///
 /// # Errors
 /// If any rank failed. Rank 0 gets the message of the first one.
-pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<T, Failure> {
+pub fn agree_on_result<T>(comm: &(impl Comm + ?Sized), result: Result<T, Failure>) -> Result<T, Failure> {
     let (result, of_this_rank) = match result {
         Ok(value) => (Some(value), PhaseResult::Ok),
         Err(failure) => match failure.into_vanished_inputs() {
@@ -78,7 +78,7 @@ pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Resul
 }
 
 /// Converts a failure that every rank found independently into a failure of all ranks, which rank 0 prints.
-pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
+pub fn shared_failure(comm: &(impl Comm + ?Sized), failure: Failure) -> Failure {
     match comm.rank() {
         0 => failure.ending_all_ranks(),
         _ => Failure::printed_by_rank_0(failure.exit()),
@@ -90,7 +90,7 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
 /// # Errors
 /// If a message is damaged.
 pub fn all_gather_values<T: Serialize + DeserializeOwned>(
-    comm: &impl Comm,
+    comm: &(impl Comm + ?Sized),
     value: &T,
 ) -> Result<Vec<T>, Failure> {
     comm.all_gather(wire::encode(value)).into_iter().map(decode).collect()
@@ -100,7 +100,7 @@ pub fn all_gather_values<T: Serialize + DeserializeOwned>(
 ///
 /// # Errors
 /// If a message is damaged.
-pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &impl Comm, value: T) -> Result<Vec<T>, Failure> {
+pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &(impl Comm + ?Sized), value: T) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = wire::encode(&value);
     drop(value);
@@ -112,7 +112,7 @@ pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &impl Comm, value: T
 /// # Errors
 /// If a message is damaged.
 pub fn exchange_values<T: Serialize + DeserializeOwned>(
-    comm: &impl Comm,
+    comm: &(impl Comm + ?Sized),
     outgoing: Vec<Vec<T>>,
 ) -> Result<Vec<T>, Failure> {
     let outgoing = outgoing.into_iter().map(|items| wire::encode(&items)).collect();
@@ -132,7 +132,7 @@ fn decode<T: DeserializeOwned>(message: Vec<u8>) -> Result<T, Failure> {
 ///
 /// # Errors
 /// If a rank sent a different number of them.
-pub fn all_gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
+pub fn all_gather_counts(comm: &(impl Comm + ?Sized), mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes = mine.iter().flat_map(|number| number.to_le_bytes()).collect();
     let all = comm.all_gather(bytes);
     let numbers =

@@ -1,5 +1,6 @@
 //! Detects whether an MPI launcher started this process.
 
+use rpd_console::Failure;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -54,14 +55,54 @@ impl Launcher {
     }
 }
 
-/// Replaces this process by the `rpd-merge-mpi` in the same folder. Returns only if that fails.
-pub fn exec_rpd_merge_mpi(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std::io::Error) {
+/// Under a launcher of several tasks, replaces this process by the program `NAME-mpi` in the same folder. Returns if there
+/// is no such launcher.
+///
+/// # Errors
+/// [`Failure::usage`], if the tasks do not know each other, or the program cannot be started. `name` is that of this
+/// program, and `verb` what it does.
+pub fn continue_under_launcher(name: &str, verb: &str) -> Result<(), Failure> {
+    match Launcher::detect() {
+        Launcher::None | Launcher::Mpi(Some(1)) => Ok(()),
+        Launcher::Mpi(_) => {
+            let (twin, error) = exec_twin(name);
+            Err(Failure::usage(format!(
+                "started by an MPI launcher, but {} cannot be run: {error}; install it beside {name} (cargo build \
+                 --features mpi), or run {name} without the launcher",
+                twin.display()
+            )))
+        }
+        Launcher::SrunWithoutMpi(tasks) => Err(Failure::usage(format!(
+            "srun started {tasks} tasks that do not know each other, each would {verb} on its own; use srun --mpi=pmix \
+             (Open MPI) or --mpi=pmi2 (MPICH), or srun -n 1"
+        ))),
+    }
+}
+
+/// Replaces this process by the program `NAME-mpi` in the same folder. Returns only if that fails.
+fn exec_twin(name: &str) -> (PathBuf, std::io::Error) {
     let twin = match std::env::current_exe() {
-        Ok(path) => path.with_file_name("rpd-merge-mpi"),
-        Err(error) => return (PathBuf::from("rpd-merge-mpi"), error),
+        Ok(path) => path.with_file_name(format!("{name}-mpi")),
+        Err(error) => return (PathBuf::from(format!("{name}-mpi")), error),
     };
-    let error = Command::new(&twin).args(arguments).exec();
+    let error = Command::new(&twin).args(std::env::args_os().skip(1)).exec();
     (twin, error)
+}
+
+/// Checks that MPI sees as many ranks as the launcher started.
+///
+/// A program built for one MPI, under the mpirun of another, silently becomes many programs of one rank each.
+///
+/// # Errors
+/// [`Failure::usage`], if the numbers differ. `name` is that of this program.
+pub fn check_launched_ranks(name: &str, ranks: usize) -> Result<(), Failure> {
+    match Launcher::detect() {
+        Launcher::Mpi(Some(size)) if size != ranks => Err(Failure::usage(format!(
+            "the launcher started {size} ranks, MPI sees {ranks}: {name} was built for another MPI than this launcher's; \
+             use that one's mpirun, or rebuild"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub use agreement::{
     agree_on_result, all_gather_counts, all_gather_values, broadcast_result, exchange_values, gather_values,
     shared_failure,
 };
-pub use launcher::{Launcher, exec_rpd_merge_mpi};
+pub use launcher::{Launcher, check_launched_ranks, continue_under_launcher};
 pub use solo::Solo;
 
 /// The ranks of a merge. [`rank`](Comm::rank) and [`size`](Comm::size) are local. Every other call is

@@ -4,6 +4,7 @@ use crate::evidence::wait_evidence;
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
 use crate::waiting::{AnalysedRun, ListedParts, label_text, missing_reasons, process_of, with_analysis};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 const RANK_COLUMNS: [(&str, &str); 11] = [
@@ -31,12 +32,13 @@ const LABEL_COLUMNS: [(&str, &str); 5] = [
 /// Makes the report of all ranks, or of the work of one. `explained` is the maximum number of calls that are listed.
 pub(crate) fn report_blame(
     run: &ReportRun,
+    comm: &dyn Comm,
     rank: Option<u32>,
     max_rows: usize,
     explained: Option<usize>,
-) -> Result<Report, Failure> {
+) -> Result<Option<Report>, Failure> {
     let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
-    with_analysis(run, listed, |found| {
+    with_analysis(run, comm, listed, |found| {
         let table = match rank {
             None => rank_table(found, max_rows),
             Some(rank) => label_table(found, rank, max_rows)?,

@@ -3,6 +3,7 @@
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{ListedParts, missing_reasons, no_calls, with_analysis};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 4] = [
@@ -13,8 +14,8 @@ const COLUMNS: [(&str, &str); 4] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_efficiency(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, ListedParts::default(), |found| {
+pub(crate) fn report_efficiency(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
+    with_analysis(run, comm, ListedParts::default(), |found| {
         let efficiency = found.efficiency;
         let mut table = ReportTable::new("efficiency", &COLUMNS);
         let mut unavailable = missing_reasons(found.calls);

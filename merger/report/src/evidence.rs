@@ -72,7 +72,7 @@ pub(crate) fn wait_evidence(
     max_listed: usize,
 ) -> Result<WaitEvidence, Failure> {
     let waits = found.analysis.waits_for(causes, max_listed);
-    let (start, _) = run.database.extent(0, 1)?.unwrap_or_default();
+    let (start, _) = run.extent.unwrap_or_default();
     let [mut table, mut sums] =
         [ReportTable::new(EVIDENCE_TABLE, &COLUMNS), ReportTable::new("explained", &SUM_COLUMNS)];
     waits.listed.iter().for_each(|wait| table.push_up_to(max_listed, cells(found, wait, start)));

@@ -3,6 +3,7 @@
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::rows::TimedRows;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::model::{TableId, rocpd};
@@ -60,7 +61,11 @@ enum Recorded {
 }
 
 /// Makes the report.
-pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+pub(crate) fn report_integrity(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Report, Failure> {
     let mut table = ReportTable::new("integrity", &COLUMNS);
     for finding in findings(run) {
         table.push_up_to(max_rows, finding.cells());
@@ -68,7 +73,7 @@ pub(crate) fn report_integrity(run: &ReportRun, max_rows: usize) -> Result<Repor
     let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no times")];
     unavailable.extend(table.unknown_values(&[("count", "the number of these rows is not known")]));
     let rows = TimedRows::new(run);
-    rows.read_categories()?;
+    rows.read_categories(comm)?;
     unavailable.extend(not_recorded(&rows));
     let note = match (incomplete(run), table.rows.is_empty()) {
         (Some(reason), _) => format!("the run is incomplete: {reason}"),

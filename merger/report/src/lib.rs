@@ -27,4 +27,4 @@ mod waiting;
 mod what_if;
 
 pub use options::CommandLine;
-pub use run::run;
+pub use run::{ReportOutcome, run};

@@ -5,6 +5,7 @@ use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{
     AnalysedRun, ListedParts, doubts, label_text, missing_reasons, no_calls, with_analysis,
 };
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_graph::MessageFlow;
 use std::cmp::Reverse;
@@ -32,9 +33,9 @@ const REASONS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_messages(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+pub(crate) fn report_messages(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
     let listed = ListedParts { messages: true, ..ListedParts::default() };
-    with_analysis(run, listed, |found| {
+    with_analysis(run, comm, listed, |found| {
         let is_selected = |process: Option<u32>| {
             let process = process.and_then(|process| found.calls.processes.get(process as usize));
             process.is_some_and(|process| run.selection.contains(process.run_process as u32))

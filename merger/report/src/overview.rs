@@ -9,6 +9,7 @@ use crate::report::{NextCommand, Report, Unavailable, VerdictScreen};
 use crate::rows::TimedRows;
 use crate::steps::steps_text;
 use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, only_rank_of, verdict_lines, with_analysis};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_graph::StepPattern;
 use rpd_shard::shell_words::input_words;
@@ -16,16 +17,17 @@ use rpd_shard::shell_words::input_words;
 /// Makes the report. `explained` is the maximum number of calls that are listed as evidence.
 pub(crate) fn report_overview(
     run: &ReportRun,
+    comm: &dyn Comm,
     max_rows: usize,
     explained: Option<usize>,
-) -> Result<Report, Failure> {
+) -> Result<Option<Report>, Failure> {
     let rows = TimedRows::new(run);
-    let mut report = rank_report(&rows, max_rows)?;
+    let mut report = rank_report(&rows, comm, max_rows)?;
     report.subject = "overview";
     report.unavailable.extend(not_recorded(&rows));
     drop(rows);
     let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
-    with_analysis(run, listed, |found| {
+    with_analysis(run, comm, listed, |found| {
         report.unavailable.extend(missing_reasons(found.calls));
         let verdict = verdict_lines(found);
         let mut lines = verdict.lines;

@@ -3,6 +3,7 @@
 use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
 use crate::waiting::{ListedParts, label_text, missing_reasons, process_of, with_analysis};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 5] = [
@@ -14,8 +15,8 @@ const COLUMNS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_path(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, ListedParts::default(), |found| {
+pub(crate) fn report_path(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
+    with_analysis(run, comm, ListedParts::default(), |found| {
         let path = found.analysis.critical_path();
         let length = found.analysis.replayed_ns().max(1) as f64;
         let mut table = ReportTable::new("path", &COLUMNS);

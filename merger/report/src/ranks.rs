@@ -6,9 +6,10 @@ use crate::report::{Cell, Report, ReportTable};
 use crate::rows::{CategoryCode, TimedRow, TimedRows, TimedTable};
 use crate::statistics::IntervalUnion;
 use crate::summary::joined_span;
-use rayon::prelude::*;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_run::{RowUnit, UnitNames};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const COLUMNS: [(&str, &str); 12] = [
@@ -35,15 +36,19 @@ const REASONS: [(&str, &str); 4] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_ranks(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
-    rank_report(&TimedRows::new(run), max_rows)
+pub(crate) fn report_ranks(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Report, Failure> {
+    rank_report(&TimedRows::new(run), comm, max_rows)
 }
 
 /// Makes the report from these rows, and reads the categories of their events.
-pub(crate) fn rank_report(rows: &TimedRows<'_>, max_rows: usize) -> Result<Report, Failure> {
+pub(crate) fn rank_report(
+    rows: &TimedRows<'_>,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Report, Failure> {
     let run = rows.run;
     let groups = ProcessGroups::by_rank(&run.database.processes);
-    let times = rank_times(rows, &groups)?;
+    let times = rank_times(rows, comm, &groups)?;
     let bounds = ClockBounds::of(run);
     let span = times.values().fold(None, |span, times| joined_span(span, times.span));
     let mut table = ReportTable::new("ranks", &COLUMNS);
@@ -77,7 +82,7 @@ pub(crate) fn rank_report(rows: &TimedRows<'_>, max_rows: usize) -> Result<Repor
 }
 
 /// Times of the processes of a rank.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct RankTimes {
     /// First start and last end, ns.
     span: Option<(i64, i64)>,
@@ -131,18 +136,26 @@ impl GroupTimes {
     }
 
     fn join(mut self, other: GroupTimes) -> GroupTimes {
-        for (group, theirs) in other.times {
-            let times = self.times.entry(group).or_default();
-            times.span = joined_span(times.span, theirs.span);
-            times.mpi.join(theirs.mpi);
-            times.rccl.join(theirs.rccl);
-            times.kernels.join(theirs.kernels);
-            times.copies.join(theirs.copies);
-            times.agents.extend(theirs.agents);
-            times.gpus.extend(theirs.gpus);
-        }
+        self.times = joined_times(self.times, other.times);
         self
     }
+}
+
+fn joined_times(
+    mut all: BTreeMap<u32, RankTimes>,
+    others: BTreeMap<u32, RankTimes>,
+) -> BTreeMap<u32, RankTimes> {
+    for (group, theirs) in others {
+        let times = all.entry(group).or_default();
+        times.span = joined_span(times.span, theirs.span);
+        times.mpi.join(theirs.mpi);
+        times.rccl.join(theirs.rccl);
+        times.kernels.join(theirs.kernels);
+        times.copies.join(theirs.copies);
+        times.agents.extend(theirs.agents);
+        times.gpus.extend(theirs.gpus);
+    }
+    all
 }
 
 fn call_kind(rows: &TimedRows<'_>, category: CategoryCode) -> CallKind {
@@ -154,8 +167,12 @@ fn call_kind(rows: &TimedRows<'_>, category: CategoryCode) -> CallKind {
 }
 
 /// Returns the times of each group that has rows.
-fn rank_times(rows: &TimedRows<'_>, groups: &ProcessGroups) -> Result<BTreeMap<u32, RankTimes>, Failure> {
-    let of_unit = |unit: &RowUnit| -> Result<GroupTimes, Failure> {
+fn rank_times(
+    rows: &TimedRows<'_>,
+    comm: &dyn Comm,
+    groups: &ProcessGroups,
+) -> Result<BTreeMap<u32, RankTimes>, Failure> {
+    let of_unit = |_, unit: &RowUnit| -> Result<BTreeMap<u32, RankTimes>, Failure> {
         let take = |found: &mut GroupTimes, row| found.add(rows, groups, row);
         let mut found =
             rows.fold_unit(unit, &TimedTable::ALL, GroupTimes::default, take, GroupTimes::join)?;
@@ -170,12 +187,7 @@ fn rank_times(rows: &TimedRows<'_>, groups: &ProcessGroups) -> Result<BTreeMap<u
                     .extend(known.map(|agent| agent.number.map_or(agent.model.clone(), |n| n.to_string())));
             }
         }
-        Ok(found)
+        Ok(found.times)
     };
-    let found = rows
-        .units()
-        .into_par_iter()
-        .map(of_unit)
-        .try_reduce(GroupTimes::default, |one, other| Ok(one.join(other)))?;
-    Ok(found.times)
+    rows.fold_units(comm, of_unit, joined_times)
 }

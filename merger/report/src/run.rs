@@ -16,61 +16,92 @@ use crate::report::Report;
 use crate::steps::report_steps;
 use crate::summary::{SummaryRows, report_summary};
 use crate::what_if::{WhatIfSubject, report_what_if};
+use rpd_comm::{Comm, agree_on_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
+use rpd_merge::start_threads;
 use rpd_output_file::InterruptWatch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Executes the program call: prints the report on stdout, and failures on stderr.
-pub fn run(cli: &CommandLine) -> Exit {
-    match catch_unwind(AssertUnwindSafe(|| attempt(cli))) {
-        Ok(Ok(())) => Exit::Ok,
+/// How a call ended on this rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReportOutcome {
+    /// The exit code.
+    pub exit: Exit,
+    /// Whether all ranks end with the same result. If not, the others may wait for this rank forever.
+    pub shared: bool,
+}
+
+/// Executes the program call: rank 0 prints the report on stdout, and failures on stderr. Every merge rank calls this.
+pub fn run(cli: &CommandLine, comm: &impl Comm) -> ReportOutcome {
+    match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
+        Ok(Ok(())) => ReportOutcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
-            eprintln!("error: {}", one_line(&failure.to_string()));
-            failure.exit()
+            if failure.is_printed_here() {
+                eprintln!("error: {}", one_line(&failure.to_string()));
+            }
+            ReportOutcome { exit: failure.exit(), shared: failure.is_shared() }
         }
         // The panic hook has printed the location.
-        Err(_) => Exit::Internal,
+        Err(_) => ReportOutcome { exit: Exit::Internal, shared: false },
     }
 }
 
-fn attempt(cli: &CommandLine) -> Result<(), Failure> {
-    if cli.subject.is_none() && cli.common.format == OutputFormat::Csv {
-        let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
-        return Err(Failure::usage(why));
-    }
-    let _interrupts = InterruptWatch::begin_for("report", true);
-    // A write beyond a file size limit must fail with an error instead of killing the process.
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let _ = cli.explained()?;
-    let run = ReportRun::open(cli)?;
-    print(&make_report(cli, &run)?, cli.common.format)?;
+fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
+    let is_first = comm.rank() == 0;
+    agree_on_result(comm, begin(cli))?;
+    let _interrupts = InterruptWatch::begin_for("report", is_first);
+    let run = agree_on_result(comm, ReportRun::open(cli, comm))?;
+    let report = agree_on_result(comm, make_report(cli, comm, &run))?;
+    let printed = report.filter(|_| is_first).map_or(Ok(()), |report| print(&report, cli.common.format));
+    agree_on_result(comm, printed)?;
     match incomplete(&run).filter(|_| cli.common.strict) {
-        Some(reason) => Err(Failure::incomplete(format!("the run is incomplete: {reason}"))),
+        Some(reason) => {
+            let failure = Failure::incomplete(format!("the run is incomplete: {reason}"));
+            Err(shared_failure(comm, failure))
+        }
         None => Ok(()),
     }
 }
 
-fn make_report(cli: &CommandLine, run: &ReportRun) -> Result<Report, Failure> {
+/// Checks the options, and starts the threads.
+fn begin(cli: &CommandLine) -> Result<(), Failure> {
+    if cli.subject.is_none() && cli.common.format == OutputFormat::Csv {
+        let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
+        return Err(Failure::usage(why));
+    }
+    // A write beyond a file size limit must fail with an error instead of killing the process.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    let _ = cli.explained()?;
+    start_threads(cli.common.memory, cli.common.threads)
+}
+
+/// Makes the report. Some subjects have none on other ranks than 0.
+fn make_report(cli: &CommandLine, comm: &dyn Comm, run: &ReportRun) -> Result<Option<Report>, Failure> {
     let (max_rows, explained) = (cli.common.max_rows(), cli.explained()?);
     match &cli.subject {
-        None => report_overview(run, max_rows, explained),
-        Some(Subject::Summary { by_rank: true, .. }) => report_summary(run, SummaryRows::ByRank, max_rows),
-        Some(Subject::Summary { by_node: true, .. }) => report_summary(run, SummaryRows::ByNode, max_rows),
-        Some(Subject::Summary { .. }) => report_summary(run, SummaryRows::WholeRun, max_rows),
-        Some(Subject::Ranks(_)) => report_ranks(run, max_rows),
-        Some(Subject::Collectives(_)) => report_collectives(run, max_rows),
-        Some(Subject::Blame { rank, .. }) => report_blame(run, *rank, max_rows, explained),
-        Some(Subject::Steps { rank, .. }) => report_steps(run, *rank, max_rows),
-        Some(Subject::Messages(_)) => report_messages(run, max_rows),
+        None => report_overview(run, comm, max_rows, explained),
+        Some(Subject::Summary { by_rank, by_node, .. }) => {
+            let by = match (by_rank, by_node) {
+                (true, _) => SummaryRows::ByRank,
+                (_, true) => SummaryRows::ByNode,
+                _ => SummaryRows::WholeRun,
+            };
+            report_summary(run, comm, by, max_rows).map(Some)
+        }
+        Some(Subject::Ranks(_)) => report_ranks(run, comm, max_rows).map(Some),
+        Some(Subject::Collectives(_)) => report_collectives(run, comm, max_rows).map(Some),
+        Some(Subject::Blame { rank, .. }) => report_blame(run, comm, *rank, max_rows, explained),
+        Some(Subject::Steps { rank, .. }) => report_steps(run, comm, *rank, max_rows),
+        Some(Subject::Messages(_)) => report_messages(run, comm, max_rows),
         Some(Subject::WhatIf { rank, node, range, .. }) => {
             let subject = WhatIfSubject { rank: *rank, node: node.clone(), range: range.clone() };
-            report_what_if(run, &subject, max_rows)
+            report_what_if(run, comm, &subject, max_rows)
         }
-        Some(Subject::Path(_)) => report_path(run, max_rows),
-        Some(Subject::Efficiency(_)) => report_efficiency(run, max_rows),
-        Some(Subject::Clocks(_)) => Ok(report_clocks(run, max_rows)),
-        Some(Subject::Integrity(_)) => report_integrity(run, max_rows),
+        Some(Subject::Path(_)) => report_path(run, comm, max_rows),
+        Some(Subject::Efficiency(_)) => report_efficiency(run, comm, max_rows),
+        Some(Subject::Clocks(_)) => Ok(Some(report_clocks(run, max_rows))),
+        Some(Subject::Integrity(_)) => report_integrity(run, comm, max_rows).map(Some),
     }
 }

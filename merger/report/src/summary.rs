@@ -5,8 +5,10 @@ use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
 use crate::statistics::{Distribution, DurationSummary};
 use rayon::prelude::*;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::counted;
+use rpd_run::RowUnit;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +49,12 @@ const REASONS: [(&str, &str); 6] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) -> Result<Report, Failure> {
+pub(crate) fn report_summary(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    by: SummaryRows,
+    max_rows: usize,
+) -> Result<Report, Failure> {
     let processes = &run.database.processes;
     let groups = match by {
         SummaryRows::WholeRun => ProcessGroups::whole_run(processes),
@@ -55,7 +62,7 @@ pub(crate) fn report_summary(run: &ReportRun, by: SummaryRows, max_rows: usize) 
         SummaryRows::ByNode => ProcessGroups::by_node(processes),
     };
     let rows = TimedRows::new(run);
-    let (named, span) = named_durations(&rows, &groups)?;
+    let (named, span) = named_durations(&rows, comm, &groups)?;
     let lines = sorted_lines(named);
     let mut notes = Vec::new();
     let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
@@ -119,6 +126,18 @@ impl NamedDurations {
         })
     }
 
+    /// Returns the durations by names instead of numbers.
+    fn into_named(self, rows: &TimedRows<'_>) -> NamedTimes {
+        let mut named = NamedTimes::new();
+        for (key, durations) in self.durations {
+            let domain = rows.names.category(key.category);
+            let domain = domain.map_or_else(|| key.table.domain().to_owned(), |domain| domain.into_owned());
+            let name = key.name.map(|name| rows.names.text(name).into_owned());
+            named.entry((key.group, domain, name)).or_default().join(durations);
+        }
+        named
+    }
+
     fn join(mut self, other: NamedDurations) -> NamedDurations {
         if self.durations.is_empty() {
             return other;
@@ -151,30 +170,26 @@ type NamedTimes = BTreeMap<GroupName, Distribution>;
 /// Returns the durations of each name, and the span of all rows.
 fn named_durations(
     rows: &TimedRows<'_>,
+    comm: &dyn Comm,
     groups: &ProcessGroups,
 ) -> Result<(NamedTimes, Option<(i64, i64)>), Failure> {
-    let of_unit = |unit| {
-        rows.fold_unit(
+    let of_unit = |_, unit: &RowUnit| {
+        let found = rows.fold_unit(
             unit,
             &TimedTable::ALL,
             NamedDurations::default,
             |found, row| found.add(groups, row),
             NamedDurations::join,
-        )
+        )?;
+        let span = found.span;
+        Ok((found.into_named(rows), span))
     };
-    let found = rows
-        .units()
-        .into_par_iter()
-        .map(of_unit)
-        .try_reduce(NamedDurations::default, |one, other| Ok(one.join(other)))?;
-    let mut named = NamedTimes::new();
-    for (key, durations) in found.durations {
-        let domain = rows.names.category(key.category);
-        let domain = domain.map_or_else(|| key.table.domain().to_owned(), |domain| domain.into_owned());
-        let name = key.name.map(|name| rows.names.text(name).into_owned());
-        named.entry((key.group, domain, name)).or_default().join(durations);
-    }
-    Ok((named, found.span))
+    rows.fold_units(comm, of_unit, |(mut named, span), (others, other_span)| {
+        for (name, durations) in others {
+            named.entry(name).or_default().join(durations);
+        }
+        (named, joined_span(span, other_span))
+    })
 }
 
 /// A line of the table.

@@ -8,6 +8,7 @@ use crate::input::ReportRun;
 use crate::recording::how_to_record;
 use crate::report::Unavailable;
 use rpd_calls::{CallFile, MissingCalls, ReadOptions, RunCalls};
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
 use rpd_verdict::{AnalysisOptions, missing_reason};
@@ -25,20 +26,28 @@ pub(crate) struct ListedParts {
     pub(crate) messages: bool,
 }
 
-/// Reads the calls of the run, analyses them, and passes the result on.
+/// Reads the calls of the run. Analyses them on rank 0, and passes the result on there; returns `None` on other ranks.
 pub(crate) fn with_analysis<T>(
     run: &ReportRun,
+    comm: &dyn Comm,
     listed: ListedParts,
     use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+) -> Result<Option<T>, Failure> {
     let selection = &run.selection;
     let options = ReadOptions {
         step: selection.step.clone(),
         window_ns: selection.window_ns(),
         keeps_row_keys: listed.row_keys,
     };
-    let stored = if options == ReadOptions::default() { stored_calls(run) } else { None };
-    let calls = stored.map_or_else(|| RunCalls::read(&run.database, &options), Ok)?;
+    let mut calls = None;
+    let are_stored = broadcast_result(comm, || {
+        calls = if options == ReadOptions::default() { stored_calls(run) } else { None };
+        Ok(calls.is_some())
+    })?;
+    if !are_stored {
+        calls = RunCalls::gather(&run.database, comm, &options)?;
+    }
+    let Some(calls) = calls else { return Ok(None) };
     if let Some(step) = selection.step.as_deref().filter(|_| lacks_named_steps(&calls)) {
         let name = one_line(step);
         return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
@@ -47,7 +56,7 @@ pub(crate) fn with_analysis<T>(
         left_out: selection.is_restricted().then_some(LEFT_OUT),
         keeps_messages: listed.messages,
     };
-    options.analyse(calls, use_it)
+    options.analyse(calls, use_it).map(Some)
 }
 
 /// Returns whether no ranges of the run mark steps. A window may have none although the run has some.

@@ -4,6 +4,7 @@ use crate::input::ReportRun;
 use crate::report::{Cell, Report, ReportTable};
 use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, no_calls, process_of, with_analysis};
 use rpd_calls::CallLabel;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 const COLUMNS: [(&str, &str); 5] = [
@@ -25,10 +26,11 @@ pub(crate) struct WhatIfSubject {
 /// Makes the report.
 pub(crate) fn report_what_if(
     run: &ReportRun,
+    comm: &dyn Comm,
     subject: &WhatIfSubject,
     max_rows: usize,
-) -> Result<Report, Failure> {
-    with_analysis(run, ListedParts::default(), |found| {
+) -> Result<Option<Report>, Failure> {
+    with_analysis(run, comm, ListedParts::default(), |found| {
         if found.calls.job.timelines.is_empty() && subject.is_all() {
             let mut unavailable = missing_reasons(found.calls);
             unavailable.push(no_calls("whatif", found.calls));

@@ -1,6 +1,7 @@
 //! The rows of a merged database.
 
 use crate::row_source::{RowSource, TakePieceRows};
+use crate::units::RowUnit;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, ReadError, Wanted};
 use rpd_shard::model::{Local, Rows, TableId};
@@ -140,7 +141,7 @@ impl RowSource for DatabaseRows {
         Ok(*cell.get_or_init(|| first.unwrap_or(i64::MAX)))
     }
 
-    fn last_id(&self, table: TableId) -> Result<Option<i64>, Failure> {
+    fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
         let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
@@ -156,7 +157,12 @@ impl RowSource for DatabaseRows {
                 break;
             }
         }
-        Ok(last)
+        let first = self.first_id(table, 0)?;
+        Ok(last.map(|last| (first, last)))
+    }
+
+    fn has_unit(&self, _unit: &RowUnit) -> bool {
+        true
     }
 
     fn read_pieces(

@@ -1,6 +1,6 @@
 //! Reads a run: its processes, names, strings and rows in job time.
 //!
-//! [`RunDatabase`] is a run that is open for reading: a merged database, or another [`RowSource`] with the same rows.
+//! [`RunDatabase`] is a run that is open for reading: a merged database, or another [`row_source::RowSource`] with the same rows.
 //! Rows are read by [`RowUnit`]: the rows of one process, or all rows that no process claims. Any number of threads may
 //! read.
 
@@ -8,15 +8,15 @@ mod database_rows;
 mod extent;
 mod names;
 mod processes;
-mod row_source;
+pub mod row_source;
 mod row_times;
 mod strings;
 mod tables;
+pub mod tags;
 mod units;
 
 pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
-pub use row_source::{EventArgs, RowSource, TakePieceArgs, TakePieceRows};
 pub use row_times::{is_row_time, row_times};
 pub use strings::RunStrings;
 pub use tables::{IdRanges, RunTables};
@@ -24,12 +24,13 @@ pub use units::{DRAWN_TABLES, RowUnit};
 
 use database_rows::{DatabaseRows, unreadable};
 use rpd_console::Failure;
-use rpd_rocpd::read::{Database, StoredTableSet};
+use rpd_rocpd::read::Database;
 use rpd_shard::model::TableId;
 use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::path::Path;
+use tags::VERSION_TAG;
 
 /// A run that is open for reading.
 #[derive(Debug)]
@@ -42,18 +43,10 @@ pub struct RunDatabase {
     pub processes: Vec<RunProcess>,
     /// Its rows, divided into units, in the order of [`ProcessIdentity::order`].
     pub units: Vec<RowUnit>,
+    /// Indices of the units that are read here: all, unless several merge ranks share them.
+    pub local_units: Vec<usize>,
     /// Number of rows of each table that belong to unselected processes and are in no unit.
     pub unselected: HashMap<TableId, u64>,
-}
-
-/// Tag of a merged database.
-const VERSION_TAG: &str = "rpd.version";
-/// Tag of the second and all later table sets of a merged database. Their times are job times, too.
-pub const FURTHER_SET: &str = "rpd.set";
-
-/// Returns whether rpd-merge wrote a table set.
-pub fn is_merged_set(set: &StoredTableSet) -> bool {
-    set.tags.contains_key(VERSION_TAG) || set.tags.contains_key(FURTHER_SET)
 }
 
 impl RunDatabase {
@@ -91,7 +84,7 @@ impl RunDatabase {
     /// # Errors
     /// [`Failure::input`], if rows cannot be read or contradict themselves.
     pub fn from_source(
-        source: Box<dyn RowSource>,
+        source: Box<dyn row_source::RowSource>,
         ranks: Option<&[RangeInclusive<u32>]>,
     ) -> Result<RunDatabase, Failure> {
         let mut tables = RunTables::new(source);
@@ -99,7 +92,23 @@ impl RunDatabase {
         let processes = processes::read_processes(&tables, ranks)?;
         let (units, unselected) = units::divide_rows(&tables, &processes)?;
         tables.divide_pieces(units.len());
-        Ok(RunDatabase { tables, strings, processes, units, unselected })
+        let local_units = (0..units.len()).filter(|unit| tables.has_unit(&units[*unit])).collect();
+        Ok(RunDatabase { tables, strings, processes, units, local_units, unselected })
+    }
+
+    /// Shares the units among `ranks` merge ranks that can read all of them, so that each has about as many rows. Keeps
+    /// those of merge rank `rank`.
+    pub fn share_units(&mut self, rank: usize, ranks: usize) {
+        let weights: Vec<u128> = self.units.iter().map(|unit| u128::from(unit.weight())).collect();
+        let all: u128 = weights.iter().sum();
+        let mut before = 0;
+        let mut owner = |weight: &u128| {
+            let middle = before + weight / 2;
+            before += weight;
+            ((middle * ranks as u128) / all.max(1)).min(ranks.saturating_sub(1) as u128) as usize
+        };
+        let owners: Vec<usize> = weights.iter().map(&mut owner).collect();
+        self.local_units.retain(|unit| owners.get(*unit) == Some(&rank));
     }
 
     /// Returns the ranks of the run, ascending.

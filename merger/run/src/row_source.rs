@@ -1,39 +1,39 @@
 //! Where the rows of a run are read from.
 
+use crate::units::RowUnit;
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
-use rpd_shard::model::{Cells, Local, Rows, TableId, rocpd};
+use rpd_shard::model::{Cells, Local, Rows, TableId};
 use std::fmt::Debug;
-use std::ops::Range;
 
 /// Callback that receives the rows of several pieces: the index of the piece in the request, and rows of it.
 pub type TakePieceRows<'a> = dyn FnMut(usize, &Rows<Local>) -> Result<(), Failure> + 'a;
 
-/// Args of events.
-#[derive(Clone, Debug)]
-pub enum EventArgs<'a> {
-    /// These rows of `rocpd_arg`, with the columns [`EventArgs::COLUMNS`].
-    Rows(&'a Rows<Local>, Range<usize>),
-    /// The arg with the same name of each of consecutive events. Values may be integers; those that are NULL are missing.
-    Column {
-        /// Id of the first event.
-        first_event: i64,
-        /// Number of events.
-        events: usize,
-        /// Name of the arg.
-        name: &'static str,
-        /// Value of each event.
-        values: &'a Cells,
-    },
+/// Rows of regions or samples with the events and args of the same calls.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinedEvents<'a> {
+    /// Id of the string that is the category of all events.
+    pub category_id: Option<i64>,
+    /// Stack id of each event; absent if it was not asked for.
+    pub stack_ids: &'a Cells,
+    /// Parent stack id of each event; absent if it was not asked for.
+    pub parent_stack_ids: &'a Cells,
+    /// Name of each arg that the events may have, with its value for each event: an integer, a text, or NULL for none.
+    pub args: &'a [(&'static str, Cells)],
 }
 
-impl EventArgs<'_> {
-    /// The columns of rows.
-    pub const COLUMNS: [&'static str; 3] = ["event_id", "name", "value"];
+/// How much of [`JoinedEvents`] is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventParts {
+    /// The category.
+    Category,
+    /// All.
+    Whole,
 }
 
-/// Callback that receives args: the index of the piece in the request, and args of it.
-pub type TakePieceArgs<'a> = dyn FnMut(usize, EventArgs<'_>) -> Result<(), Failure> + 'a;
+/// Callback that receives regions or samples: the index of the piece in the request, rows of it, and what is joined with
+/// them.
+pub type TakeJoinedRows<'a> = dyn FnMut(usize, &Rows<Local>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
 
 /// A store of the rows of a run: a merged database, or the inputs of a merge that is not written.
 ///
@@ -63,11 +63,14 @@ pub trait RowSource: Debug + Send + Sync {
     /// If it cannot be read.
     fn first_id(&self, table: TableId, piece: usize) -> Result<i64, Failure>;
 
-    /// Returns the last id of a table; `None` if it has no rows.
+    /// Returns the first and the last id of a table in the whole run; `None` if it has no rows.
     ///
     /// # Errors
-    /// If it cannot be read.
-    fn last_id(&self, table: TableId) -> Result<Option<i64>, Failure>;
+    /// If they cannot be read.
+    fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure>;
+
+    /// Returns whether the rows of a unit can be read here. Merge ranks that survey inputs have the rows of their own.
+    fn has_unit(&self, unit: &RowUnit) -> bool;
 
     /// Passes the rows of several pieces in order, with their keys. Columns that are not `wanted` may be absent.
     /// While `take` processes rows, another thread may read the next ones.
@@ -82,14 +85,24 @@ pub trait RowSource: Debug + Send + Sync {
         take: &mut TakePieceRows<'_>,
     ) -> Result<(), Failure>;
 
-    /// Passes the args in several pieces of `rocpd_arg`, without the texts of numbers if the store has these as numbers.
-    /// Within a piece they are in any order.
+    /// Returns whether the events or args in a piece are passed by [`RowSource::read_joined`] with the regions or samples
+    /// to which they belong.
+    fn is_joined(&self, _table: TableId, _piece: usize) -> bool {
+        false
+    }
+
+    /// As [`RowSource::read_pieces`], for regions or samples, with their events and args where these are at hand.
     ///
     /// # Errors
     /// If rows cannot be read, and those of `take`.
-    fn read_args(&self, pieces: &[usize], take: &mut TakePieceArgs<'_>) -> Result<(), Failure> {
-        self.read_pieces(rocpd::ARG, pieces, &EventArgs::COLUMNS, &mut |piece, rows| {
-            take(piece, EventArgs::Rows(rows, 0..rows.len))
-        })
+    fn read_joined(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        wanted: &'static [&'static str],
+        _parts: EventParts,
+        take: &mut TakeJoinedRows<'_>,
+    ) -> Result<(), Failure> {
+        self.read_pieces(table, pieces, wanted, &mut |piece, rows| take(piece, rows, None))
     }
 }

@@ -1,9 +1,10 @@
 //! Reads rows of a run by ranges of ids.
 
-use crate::row_source::{EventArgs, RowSource};
+use crate::row_source::{EventParts, JoinedEvents, RowSource};
+use crate::units::RowUnit;
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
-use rpd_shard::model::{Keys, Local, Rows, TableId, rocpd};
+use rpd_shard::model::{Keys, Local, Rows, TableId};
 use std::ops::Range;
 
 /// Ascending ranges of ids, first and last, which do not touch each other.
@@ -48,6 +49,11 @@ impl IdRanges {
         self.0.is_empty()
     }
 
+    /// Returns whether any of the ids is from `first` to `last`.
+    pub(crate) fn overlaps(&self, first: i64, last: i64) -> bool {
+        self.0.iter().any(|(from, to)| *from <= last && first <= *to)
+    }
+
     /// Returns the maximum number of ids.
     pub fn count(&self) -> u64 {
         let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
@@ -75,6 +81,10 @@ pub(crate) type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(
 /// of rows to use.
 pub(crate) type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
+/// Callback that receives regions or samples, the range of rows to use, and what is joined with all of them.
+pub(crate) type TakeJoined<'a> =
+    dyn FnMut(&Rows<Local>, Range<usize>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
+
 /// The tables of a run.
 #[derive(Debug)]
 pub struct RunTables {
@@ -84,6 +94,11 @@ pub struct RunTables {
 impl RunTables {
     pub(crate) fn new(source: Box<dyn RowSource>) -> RunTables {
         RunTables { source }
+    }
+
+    /// Returns whether the rows of a unit can be read here.
+    pub(crate) fn has_unit(&self, unit: &RowUnit) -> bool {
+        self.source.has_unit(unit)
     }
 
     pub(crate) fn divide_pieces(&mut self, units: usize) {
@@ -117,8 +132,7 @@ impl RunTables {
 
     /// Returns the first and the last id of a table; `None` if it has no rows.
     pub fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
-        let Some(last) = self.source.last_id(table)? else { return Ok(None) };
-        Ok(Some((self.source.first_id(table, 0)?, last)))
+        self.source.id_bounds(table)
     }
 
     /// Returns the first id of a piece; `i64::MAX` if it has no rows.
@@ -178,21 +192,25 @@ impl RunTables {
         self.read_pieces(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
     }
 
-    /// Passes the args with these ids to `take`. Args of a column are passed if its events have args with these ids.
-    ///
-    /// # Errors
-    /// If rows cannot be read, and those of `take`.
-    pub fn read_args(
+    /// Returns the pieces that contain events or args with these ids and are not joined with regions or samples.
+    pub fn unjoined_pieces(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
+        let mut pieces = self.pieces_with(table, ids)?;
+        pieces.retain(|piece| !self.source.is_joined(table, *piece));
+        Ok(pieces)
+    }
+
+    /// As [`RunTables::read_pieces`], for regions or samples, with their events and args where these are at hand.
+    pub fn read_joined(
         &self,
+        table: TableId,
+        pieces: &[usize],
         ids: &IdRanges,
-        take: &mut dyn FnMut(EventArgs<'_>) -> Result<(), Failure>,
+        (wanted, parts): (&'static [&'static str], EventParts),
+        take: &mut TakeJoined<'_>,
     ) -> Result<(), Failure> {
-        let pieces = self.pieces_with(rocpd::ARG, ids)?;
-        self.source.read_args(&pieces, &mut |_, args| match args {
-            EventArgs::Rows(rows, _) => {
-                ids.places(&rows.keys, rows.len).try_for_each(|places| take(EventArgs::Rows(rows, places)))
-            }
-            column @ EventArgs::Column { .. } => take(column),
+        self.source.read_joined(table, pieces, wanted, parts, &mut |_, rows, joined| {
+            let mut places = ids.places(&rows.keys, rows.len);
+            places.try_for_each(|places| take(rows, places, joined))
         })
     }
 }

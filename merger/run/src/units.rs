@@ -56,6 +56,11 @@ impl RowUnit {
         !self.ids(table).is_empty()
     }
 
+    /// Returns whether it may have rows of a table with ids in these bounds.
+    pub fn has_ids_in(&self, table: TableId, (first, last): (i64, i64)) -> bool {
+        self.ids(table).overlaps(first, last)
+    }
+
     /// Returns the maximum number of rows in all tables.
     pub fn weight(&self) -> u64 {
         self.ids.values().map(IdRanges::count).fold(0, u64::saturating_add)

@@ -1,6 +1,6 @@
 //! `rpd-merge-mpi`: one merge by all ranks of an MPI job. Users start `rpd-merge`, which executes this program.
 
-use rpd_comm::{Comm, Launcher};
+use rpd_comm::{Comm, check_launched_ranks};
 use rpd_comm_mpi::Mpi;
 use rpd_console::Exit;
 use rpd_merge::{ProgramCall, run};
@@ -14,16 +14,9 @@ fn main() -> ExitCode {
         );
         return Exit::Usage.into();
     };
-    // A binary built for one MPI, under the mpirun of another, silently becomes many merges of one rank each.
-    if let Launcher::Mpi(Some(size)) = Launcher::detect()
-        && size != comm.size()
-    {
-        eprintln!(
-            "error: the launcher started {size} ranks, MPI sees {}: rpd-merge-mpi was built for another MPI than \
-             this launcher's; use that one's mpirun, or rebuild",
-            comm.size()
-        );
-        comm.abort(Exit::Usage as i32);
+    if let Err(failure) = check_launched_ranks("rpd-merge-mpi", comm.size()) {
+        eprintln!("error: {failure}");
+        comm.abort(failure.exit() as i32);
     }
     if comm.rank() == 0
         && let Some(exit) = call.print_messages()

@@ -233,7 +233,7 @@ pub(crate) fn expand_table(
     }
 }
 
-/// Returns the args of native rows, a column for each name; see `rpd_run::EventArgs`.
+/// Returns the args of native rows, a column for each name; see `PieceArgs` of rpd-run.
 pub(crate) fn arg_columns(rows: &Rows<Local>, context: &ExpansionContext<'_>) -> Vec<(&'static str, Cells)> {
     let mut columns = Vec::new();
     for (column, name, _) in ARGS {

@@ -101,18 +101,20 @@ fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     distinct.into_iter().map(Path::to_path_buf).collect()
 }
 
-/// Translates the foreign files and replaces them in the list by the resulting shards. Returns the folder that holds
-/// these shards.
+/// Translates the foreign files on the first `readers` ranks, and replaces them in the list by the resulting shards.
+/// Returns the folder that holds these shards.
 pub(crate) fn translate_foreign(
     comm: &impl Comm,
     listing: &mut MergeJob,
+    readers: usize,
 ) -> Result<Option<TranslatedFolder>, Failure> {
     if !listing.files.iter().any(translate::is_foreign) {
         return Ok(None);
     }
     let begun = TranslatedFolder::begin(&listing.output, comm.rank() == 0);
     let folder = agree_on_result(comm, begun)?;
-    let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
+    let files = if comm.rank() < readers { &listing.files[..] } else { &[] };
+    let own = translate::translate(files, &folder, comm.rank(), readers);
     let all = all_gather_values(comm, &own)?.into_iter().flatten();
     listing.translation_notes = translate::replace(&mut listing.files, all);
     Ok(Some(folder))

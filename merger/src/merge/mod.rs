@@ -66,7 +66,7 @@ pub(crate) fn merge_job(
     output: Option<&PartialOutput>,
     progress: &mut Progress,
 ) -> Result<MergeReport, Failure> {
-    let _translated = begin_job(comm, job)?;
+    let _translated = begin_job(comm, job, comm.size())?;
     let job = &*job;
     with_restarts(comm, |excluded| run_phases(comm, args, job, excluded, output, progress))
 }
@@ -82,7 +82,8 @@ pub(crate) struct AgreedMerge {
     _translated: Option<TranslatedFolder>,
 }
 
-/// Runs the first three phases of a merge of listed inputs. If inputs vanish meanwhile, it restarts without them.
+/// Runs the first three phases of a merge of listed inputs, which the first `readers` merge ranks read. If inputs vanish
+/// meanwhile, it restarts without them.
 ///
 /// # Errors
 /// As [`merge`].
@@ -90,12 +91,15 @@ pub(crate) fn agree_on_job(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &mut MergeJob,
+    readers: usize,
     progress: &mut Progress,
 ) -> Result<AgreedMerge, Failure> {
-    let translated = begin_job(comm, job)?;
+    let translated = begin_job(comm, job, readers)?;
     let job = &*job;
     let agreed = with_restarts(comm, |excluded| {
-        let (plan, inputs, agreed) = agree_on_rows(comm, args, job, excluded, None, progress)?;
+        let plan = plan_phase(comm, args, job, excluded, None, progress)?;
+        let plan = plan.with_readers(readers, comm.size());
+        let (inputs, agreed) = agree_on_rows(comm, args, job, &plan, progress)?;
         let report = first_report(args, &plan, &inputs, &agreed);
         print_warnings(comm, args, excluded, &report)?;
         Ok(AgreedMerge { plan, inputs, agreed, report, _translated: None })
@@ -103,10 +107,14 @@ pub(crate) fn agree_on_job(
     Ok(AgreedMerge { _translated: translated, ..agreed })
 }
 
-/// Opens the folders of the inputs and translates foreign files.
-fn begin_job(comm: &impl Comm, job: &mut MergeJob) -> Result<Option<TranslatedFolder>, Failure> {
+/// Opens the folders of the inputs, and lets the first `readers` ranks translate foreign files.
+fn begin_job(
+    comm: &impl Comm,
+    job: &mut MergeJob,
+    readers: usize,
+) -> Result<Option<TranslatedFolder>, Failure> {
     job.hold_folders();
-    translate_foreign(comm, job)
+    translate_foreign(comm, job, readers)
 }
 
 /// Repeats an attempt without the inputs that vanished in it.
@@ -135,7 +143,8 @@ fn run_phases(
     output: Option<&PartialOutput>,
     progress: &mut Progress,
 ) -> Result<MergeReport, Failure> {
-    let (plan, inputs, agreed) = agree_on_rows(comm, args, job, excluded, output, progress)?;
+    let plan = plan_phase(comm, args, job, excluded, output, progress)?;
+    let (inputs, agreed) = agree_on_rows(comm, args, job, &plan, progress)?;
     let mut report = first_report(args, &plan, &inputs, &agreed);
     print_warnings(comm, args, excluded, &report)?;
     if let Some(path) = &args.clock_plot {
@@ -151,21 +160,31 @@ fn run_phases(
     Ok(report)
 }
 
-/// The phases before rows are written: plan, survey, agree.
-fn agree_on_rows(
+/// Phase 1.
+fn plan_phase(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &MergeJob,
     excluded: &ExcludedInputs,
     output: Option<&PartialOutput>,
     progress: &mut Progress,
-) -> Result<(MergePlan, SurveyedInputs, JobAgreement), Failure> {
+) -> Result<MergePlan, Failure> {
     progress.phase("plan");
-    let plan = broadcast_result(comm, || plan_inputs(args, job, excluded, output))?;
-    let inputs = survey_inputs(comm, args, &plan, progress);
+    broadcast_result(comm, || plan_inputs(args, job, excluded, output))
+}
+
+/// Phases 2 and 3: every rank surveys its inputs, and all agree on ids and times.
+fn agree_on_rows(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &MergeJob,
+    plan: &MergePlan,
+    progress: &mut Progress,
+) -> Result<(SurveyedInputs, JobAgreement), Failure> {
+    let inputs = survey_inputs(comm, args, plan, progress);
     let mut inputs = agree_on_result(comm, inputs)?;
-    let agreed = agree(comm, args, job, &plan, &mut inputs, progress)?;
-    Ok((plan, inputs, agreed))
+    let agreed = agree(comm, args, job, plan, &mut inputs, progress)?;
+    Ok((inputs, agreed))
 }
 
 /// Locks the output path and creates the output under a temporary name.

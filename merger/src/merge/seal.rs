@@ -9,7 +9,7 @@ use crate::input::plan::MergePlan;
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::compare_counts;
 use crate::output::sets::{self, SharedTableRows};
-use crate::output::rows::PieceReader;
+use crate::output::piece_reader::PieceReader;
 use crate::output::verify::verify;
 use crate::output::{legacy, processes, seal, write_failure};
 use crate::partial_output::PartialOutput;

@@ -117,6 +117,13 @@ impl SourceMap<'_> {
         rows.into_merged(keys, columns)
     }
 
+    /// Returns the stack ids in a column of native rows, in the numbers of the output.
+    pub(crate) fn renumbered_stacks(&self, rows: &Rows<Local>, column: &str) -> Cells {
+        let mut cells = rows.column(column).clone();
+        self.stacks(&mut cells, rows.len, &mut 0);
+        cells
+    }
+
     /// Renumbers the stack ids of native rows that become text. One that is lost becomes 0, so that the number of
     /// values stays the same.
     pub(crate) fn renumber_stack_args(&self, rows: &mut Rows<Local>, replaced: &mut ReplacedValues) {

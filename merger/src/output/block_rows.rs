@@ -3,19 +3,22 @@
 use super::piece_rows::PieceRows;
 use super::provenance;
 use crate::input::expand::ExpansionContext;
-use crate::input::{ExpandedKeys, RowOrigin, block_rows, expand, needed_rows, vanished_input};
+use crate::input::{BuiltinString, ExpandedKeys, RowOrigin, block_rows, expand, needed_rows, vanished_input};
 use crate::number::{ReplacedValues, SourceMap};
 use rpd_console::Failure;
-use rpd_run::EventArgs;
+use rpd_run::row_source::{EventParts, JoinedEvents};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockRef, ShardStrings};
-use rpd_shard::model::{Merged, Rows, rocpd};
+use rpd_shard::model::{Cells, Column, Kind, Merged, Rows, TableId, rocpd};
 
 /// Number of native rows that are expanded at once; their results stay in a core's cache.
 const EXPANDED_AT_ONCE: usize = 2_048;
 
 /// Callback that receives rows.
 pub(super) type TakeMergedRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
+
+/// Callback that receives rows, and what is joined with them.
+pub(super) type TakeMadeRows<'a> = dyn FnMut(Rows<Merged>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
 
 /// Passes rows of a block to `take`; native rows are expanded in portions, into rows with keys from the given ones on.
 pub(super) fn take_block(
@@ -73,22 +76,39 @@ pub(super) fn take_block(
     Ok(())
 }
 
-/// Passes the args of a block of native rows to `take`. `keys` are those of the first rows that it expands to.
-pub(super) fn take_block_args(
+/// Passes the regions or samples of a block of native rows to `take`, with their events. `keys` are those of the first
+/// rows that it expands to.
+pub(super) fn take_joined_block(
     shard: &Shard,
     (block, keys): (&BlockRef, &ExpandedKeys),
+    (table, wanted, parts): (TableId, &'static [&'static str], EventParts),
     map: &SourceMap<'_>,
     texts: &ShardStrings,
-    take: &mut dyn FnMut(EventArgs<'_>) -> Result<(), Failure>,
+    take: &mut TakeMadeRows<'_>,
 ) -> Result<(), Failure> {
     let source = map.source;
-    let rows = needed_rows(shard, &source.tables, block, &|column| expand::is_arg(&column.name));
+    let is_whole = parts == EventParts::Whole;
+    let needs = |column: &Column| {
+        let name = &*column.name;
+        expand::needs_column(name, table, wanted)
+            || is_whole && (expand::is_arg(name) || column.kind == Kind::Stack)
+    };
+    let rows = needed_rows(shard, &source.tables, block, &needs);
     let mut rows = rows.map_err(|error| vanished_input(shard.path(), &error.cause))?;
-    map.renumber_stack_args(&mut rows, &mut ReplacedValues::new());
-    let context = ExpansionContext { strings: texts, tracks: &source.tracks, last_seen: 0 };
-    let first_event = map.bases.id(rocpd::EVENT, keys.event);
-    for (name, values) in expand::arg_columns(&rows, &context) {
-        take(EventArgs::Column { first_event, events: rows.len, name, values: &values })?;
+    let last_seen = source.process.last_seen.unwrap_or(source.process.first_seen);
+    let context = ExpansionContext { strings: texts, tracks: &source.tracks, last_seen };
+    let Some(expanded) = expand::expand_table(table, wanted, &rows, keys, &context) else { return Ok(()) };
+    // Nothing is written, so that replaced values are not counted.
+    let mut replaced = ReplacedValues::new();
+    let expanded = map.renumber_columns(expanded, RowOrigin::Expanded, Some(wanted), &mut replaced);
+    let category = BuiltinString::of_table(rows.id()).first().and_then(|category| map.strings.builtin(*category));
+    let (mut args, mut stacks) = (Vec::new(), [Cells::Absent, Cells::Absent]);
+    if is_whole {
+        map.renumber_stack_args(&mut rows, &mut replaced);
+        args = expand::arg_columns(&rows, &context);
+        stacks = ["stack_id", "parent_stack_id"].map(|column| map.renumbered_stacks(&rows, column));
     }
-    Ok(())
+    let [stack_ids, parent_stack_ids] = &stacks;
+    let joined = JoinedEvents { category_id: category, stack_ids, parent_stack_ids, args: &args };
+    take(expanded, Some(joined))
 }

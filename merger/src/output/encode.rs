@@ -1,8 +1,9 @@
 //! Encodes the merged rows of a unit as leaf pages.
 
 use super::index::LeafSlot;
+use super::piece_reader::PieceReader;
 use super::piece_rows::PieceRows;
-use super::rows::{PieceReader, WrittenRows};
+use super::rows::WrittenRows;
 use super::sets::TableSets;
 use super::turns::EmitPart;
 use super::units::PieceUnit;

@@ -1,8 +1,9 @@
 //! Writes the rows of `rocpd_info_process` with SQLite. Their ids do not ascend in the order of the inputs, as leaf
 //! pages would require, and there are few of them.
 
+use super::piece_reader::PieceReader;
 use super::piece_rows::PieceRows;
-use super::rows::{PieceReader, WrittenRows};
+use super::rows::WrittenRows;
 use super::seal::{OpenWriter, in_rank_order};
 use super::sets::TableSets;
 use crate::input::PieceRef;

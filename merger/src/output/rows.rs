@@ -1,25 +1,23 @@
 //! Phase 4: reads the rows of this rank's sources again, expands and renumbers them.
 
-use super::block_rows::{TakeMergedRows, take_block, take_block_args};
+use super::block_rows::{TakeMadeRows, TakeMergedRows, take_block, take_joined_block};
 use super::loaded_strings::LoadedStrings;
 use super::piece_rows::PieceRows;
 use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
-use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::survey::InputSurvey;
 use crate::input::{
-    InputSource, JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, StringMap, expand, vanished_input,
+    JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, StringMap, expand, vanished_input,
 };
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
-use rpd_run::EventArgs;
-use rpd_shard::model::{Kind, Merged, Rows, TableId, rocpd};
+use rpd_run::row_source::EventParts;
+use rpd_shard::model::{Merged, Rows, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results that all ranks agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -71,94 +69,6 @@ pub(crate) struct RowMaker<'a> {
     /// Id bases, per input and source.
     pub(crate) bases: &'a [Vec<SourceBases>],
     pub(crate) strings: &'a StringIds,
-}
-
-/// Makes the merged rows of pieces that are read once each. Threads share it.
-#[derive(Debug)]
-pub(crate) struct PieceReader<'a> {
-    maker: RowMaker<'a>,
-    loaded: Vec<Mutex<Option<Arc<LoadedStrings>>>>,
-    /// Pieces of each input that were not read yet.
-    left: Vec<AtomicUsize>,
-}
-
-impl<'a> PieceReader<'a> {
-    /// Creates a reader of the pieces that [`PieceReader::expect`] announces.
-    pub(crate) fn new(maker: RowMaker<'a>) -> PieceReader<'a> {
-        PieceReader {
-            maker,
-            loaded: maker.surveys.iter().map(|_| Mutex::default()).collect(),
-            left: maker.surveys.iter().map(|_| AtomicUsize::new(0)).collect(),
-        }
-    }
-
-    /// Announces the pieces that will be read, each exactly once.
-    pub(crate) fn expect<'p>(&self, parts: impl Iterator<Item = &'p PieceRef>) {
-        self.left.iter().for_each(|left| left.store(0, Ordering::Release));
-        for part in parts {
-            self.left[part.input].fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Passes rows of a piece to `take`, table by table; ids other than those of processes ascend. Returns the length
-    /// of the input if this was its last piece.
-    pub(crate) fn rows(
-        &self,
-        part: PieceRef,
-        what: PieceRows,
-        written: &mut WrittenRows,
-        take: &mut TakeMergedRows<'_>,
-    ) -> Result<u64, Failure> {
-        let made = self.make(part, what, written, take);
-        made.map_err(|failure| with_lost_rows(failure, self.maker.surveys, self.maker.job.schema))
-    }
-
-    fn make(
-        &self,
-        part: PieceRef,
-        what: PieceRows,
-        written: &mut WrittenRows,
-        take: &mut TakeMergedRows<'_>,
-    ) -> Result<u64, Failure> {
-        let survey = &self.maker.surveys[part.input];
-        let source = &survey.sources[part.source];
-        let piece = &source.pieces[part.piece];
-        let is_other = what == PieceRows::Others;
-        if is_other && !matches!(piece, SourcePiece::Tail) && survey.input.has_processes(source, piece) {
-            return Ok(self.done(part.input));
-        }
-        let loaded = match what {
-            PieceRows::Processes if !needs_strings_for_processes(source) => Arc::default(),
-            _ => self.load(part.input)?,
-        };
-        self.maker.make(part, what, &loaded, written, take)?;
-        Ok(self.done(part.input))
-    }
-
-    fn load(&self, input: usize) -> Result<Arc<LoadedStrings>, Failure> {
-        let mut slot = self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = &*slot {
-            return Ok(loaded.clone());
-        }
-        let loaded = LoadedStrings::of(&self.maker.surveys[input].input, self.maker.strings)?;
-        Ok(slot.insert(Arc::new(loaded)).clone())
-    }
-
-    /// Counts a piece as read. After the last one, closes the input and drops its strings.
-    fn done(&self, input: usize) -> u64 {
-        if self.left[input].fetch_sub(1, Ordering::AcqRel) > 1 {
-            return 0;
-        }
-        *self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.maker.surveys[input].input.release();
-        self.maker.surveys[input].input.bytes()
-    }
-}
-
-/// Returns whether the process rows of a source need its strings.
-fn needs_strings_for_processes(source: &InputSource) -> bool {
-    let table = source.tables.get(&rocpd::INFO_PROCESS);
-    table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str))
 }
 
 impl RowMaker<'_> {
@@ -231,12 +141,14 @@ impl RowMaker<'_> {
         Ok(())
     }
 
-    /// Passes the args of a piece to `take`, if it has native rows. Returns whether it has.
-    pub(crate) fn make_arg_columns(
+    /// Passes the regions or samples of a piece to `take`, with their events if it has native rows. Returns whether it
+    /// has; otherwise nothing is passed.
+    pub(crate) fn make_joined(
         &self,
         part: PieceRef,
+        (table, wanted, parts): (TableId, &'static [&'static str], EventParts),
         loaded: &LoadedStrings,
-        take: &mut dyn FnMut(EventArgs<'_>) -> Result<(), Failure>,
+        take: &mut TakeMadeRows<'_>,
     ) -> Result<bool, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
@@ -246,8 +158,8 @@ impl RowMaker<'_> {
             return Ok(false);
         };
         let no_strings = StringMap::default();
-        let map = self.source_map(part, &no_strings);
-        take_block_args(shard, (block, keys), &map, &loaded.texts, take)?;
+        let map = self.source_map(part, loaded.maps.get(source.string_table).unwrap_or(&no_strings));
+        take_joined_block(shard, (block, keys), (table, wanted, parts), &map, &loaded.texts, take)?;
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 use rpd_rocpd::Writer;
-use rpd_run::FURTHER_SET;
+use rpd_run::tags::FURTHER_SET;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use rpd_calls::CallFile;
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, FileKind, sniff};
-use rpd_run::is_merged_set;
+use rpd_run::tags::is_merged_set;
 use rpd_shard::MERGE_APPLICATION_ID;
 use std::fs;
 use std::io::Read;

@@ -5,7 +5,7 @@ use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, StoredTableSet};
-use rpd_run::is_merged_set;
+use rpd_run::tags::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::shell_words::path_word;
 use std::collections::BTreeSet;

@@ -15,13 +15,16 @@ pub(super) struct TablePiece {
     /// Number of rows; of args, that of the rows to which they belong.
     pub(super) rows: u64,
     pub(super) place: PieceRef,
+    /// Whether native rows are expanded to it.
+    pub(super) is_native: bool,
 }
 
 /// The pieces of all inputs of this rank.
 #[derive(Debug, Default)]
 pub(super) struct RowPieces {
     tables: HashMap<TableId, Vec<TablePiece>>,
-    last_ids: HashMap<TableId, i64>,
+    /// First and last id of each table.
+    bounds: HashMap<TableId, (i64, i64)>,
 }
 
 impl RowPieces {
@@ -43,9 +46,9 @@ impl RowPieces {
         self.tables.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the last id of a table; `None` if it has no rows.
-    pub(super) fn last_id(&self, table: TableId) -> Option<i64> {
-        self.last_ids.get(&table).copied()
+    /// Returns the first and the last id of each table of which there are rows.
+    pub(super) fn bounds(&self) -> &HashMap<TableId, (i64, i64)> {
+        &self.bounds
     }
 
     fn add_source(
@@ -56,16 +59,21 @@ impl RowPieces {
         bases: &SourceBases,
     ) {
         for (table, space) in found.spaces.iter().filter(|(_, space)| space.next > 1) {
-            let first = if table == rocpd::INFO_PROCESS { 1 } else { space.next - 1 };
-            let last = (first..space.next).map(|number| bases.id(table, number)).max().unwrap_or(0);
-            let known = self.last_ids.entry(table).or_insert(last);
-            *known = last.max(*known);
+            let mut add = |id: i64| {
+                let known = self.bounds.entry(table).or_insert((id, id));
+                *known = (id.min(known.0), id.max(known.1));
+            };
+            match table {
+                rocpd::INFO_PROCESS => (1..space.next).for_each(|number| add(bases.id(table, number))),
+                table => [1, space.next - 1].into_iter().for_each(|number| add(bases.id(table, number))),
+            }
         }
         for (piece, content) in found.pieces.iter().enumerate() {
             let place = PieceRef { input, source, piece };
+            let is_native = matches!(content, SourcePiece::Block(_, Some(_)));
             each_table(content, opened, found, &mut |table, number, rows| {
                 let first_id = bases.id(table, number);
-                self.tables.entry(table).or_default().push(TablePiece { first_id, rows, place });
+                self.tables.entry(table).or_default().push(TablePiece { first_id, rows, place, is_native });
             });
         }
     }

@@ -4,13 +4,15 @@ use crate::input::ReportRun;
 use crate::rows::{NameNumber, TimedRow, TimedRows, TimedTable};
 use rayon::prelude::*;
 use rpd_collectives::CollectiveFunction;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_run::RowUnit;
 use rpd_shard::model::{Cells, Value, rocpd};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// A call of a collective. 64 bytes are kept of each.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CollectiveCall {
     pub(super) function: CollectiveFunction,
     /// Place of its process in the run.
@@ -37,15 +39,23 @@ pub(super) struct CollectiveCalls {
 }
 
 /// An arg of a call.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum CallArg {
     Communicator(String),
     Seq(u64),
     Bytes(u64),
 }
 
-/// The calls of a unit, and the args of calls by their places.
-type UnitCalls = (FoundCalls, Vec<(usize, CallArg)>);
+/// The calls of a unit.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct UnitCalls {
+    /// Position of the unit in the run.
+    place: usize,
+    calls: Vec<CollectiveCall>,
+    has_unnamed_functions: bool,
+    /// Args of the calls, by the places of these.
+    args: Vec<(usize, CallArg)>,
+}
 
 #[derive(Debug, Default)]
 struct FoundCalls {
@@ -55,16 +65,20 @@ struct FoundCalls {
 }
 
 /// Reads the calls of the selected part of a run.
-pub(super) fn read_calls(run: &ReportRun) -> Result<CollectiveCalls, Failure> {
+pub(super) fn read_calls(run: &ReportRun, comm: &dyn Comm) -> Result<CollectiveCalls, Failure> {
     let rows = TimedRows::new(run);
-    let read: Vec<UnitCalls> =
-        rows.units().into_par_iter().map(|unit| read_unit(&rows, unit)).collect::<Result<_, _>>()?;
+    let read_one = |place, unit: &RowUnit| Ok(vec![UnitCalls { place, ..read_unit(&rows, unit)? }]);
+    let mut read: Vec<UnitCalls> = rows.fold_units(comm, read_one, |mut all, others| {
+        all.extend(others);
+        all
+    })?;
+    read.sort_by_key(|unit| unit.place);
     let mut all = CollectiveCalls::default();
     let mut numbers: HashMap<String, u32> = HashMap::new();
-    for (found, args) in read {
+    for UnitCalls { calls, has_unnamed_functions, args, .. } in read {
         let first = all.calls.len();
-        all.calls.extend(found.calls);
-        all.has_unnamed_functions |= found.has_unnamed_functions;
+        all.calls.extend(calls);
+        all.has_unnamed_functions |= has_unnamed_functions;
         for (place, arg) in args {
             let Some(call) = all.calls.get_mut(first + place) else { continue };
             match arg {
@@ -114,7 +128,9 @@ fn read_unit(rows: &TimedRows<'_>, unit: &RowUnit) -> Result<UnitCalls, Failure>
     };
     let pieces = if found.calls.is_empty() { Vec::new() } else { source.pieces_with(rocpd::ARG, ids)? };
     let args: Vec<Vec<_>> = pieces.into_par_iter().map(read_piece).collect::<Result<_, _>>()?;
-    Ok((found, args.into_iter().flatten().collect()))
+    let args = args.into_iter().flatten().collect();
+    let FoundCalls { calls, has_unnamed_functions, .. } = found;
+    Ok(UnitCalls { place: 0, calls, has_unnamed_functions, args })
 }
 
 impl FoundCalls {

@@ -11,6 +11,7 @@ use crate::summary::joined_span;
 use calls::{CollectiveCall, CollectiveCalls, read_calls};
 use rayon::prelude::*;
 use rpd_collectives::CollectiveFunction;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use skew::{InstanceSkew, instance_skews};
 use std::cmp::Reverse;
@@ -42,9 +43,13 @@ const REASONS: [(&str, &str); 4] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_collectives(run: &ReportRun, max_rows: usize) -> Result<Report, Failure> {
+pub(crate) fn report_collectives(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Report, Failure> {
     let groups = ProcessGroups::by_rank(&run.database.processes);
-    let calls = read_calls(run)?;
+    let calls = read_calls(run, comm)?;
     let span = calls.calls.iter().fold(None, |span, call| joined_span(span, Some((call.start, call.end))));
     let skews = instance_skews(run, &groups, &calls);
     let lines = sorted_lines(&groups, &calls, &skews);

@@ -8,7 +8,8 @@ pub(crate) use selection::{ProcessGroups, Selection};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
-use rpd_console::{Exit, Failure, WallClock};
+use rpd_comm::Comm;
+use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, RunInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
 use rpd_verdict::shown_time;
@@ -28,6 +29,8 @@ pub(crate) struct ReportRun {
     pub(crate) selection_words: Option<String>,
     /// Whether the run is read from inputs that are not merged.
     pub(crate) is_unmerged: bool,
+    /// First and last time of all rows, ns in job time, if the report needs it.
+    pub(crate) extent: Option<(i64, i64)>,
     /// Whether only errors are printed on stderr.
     pub(crate) is_quiet: bool,
     /// Folder of translated inputs, which is removed with this value.
@@ -36,24 +39,26 @@ pub(crate) struct ReportRun {
 
 impl ReportRun {
     /// Opens the run that the command line names.
-    pub(crate) fn open(cli: &CommandLine) -> Result<ReportRun, Failure> {
+    pub(crate) fn open(cli: &CommandLine, comm: &impl Comm) -> Result<ReportRun, Failure> {
         let common = &cli.common;
         let inputs = cli.inputs();
-        let args = MergeArgs { inputs: inputs.clone(), quiet: common.quiet, ..MergeArgs::default() };
+        let (memory, quiet) = (common.memory, common.quiet);
+        let args = MergeArgs { inputs: inputs.clone(), quiet, memory, ..MergeArgs::default() };
         let mut folder = None;
         let ranks = common.ranks.as_ref().and_then(|set| set.selection());
         let ranges = ranks.map(|set| set.ranks.iter().map(|&(first, last)| first..=last).collect::<Vec<_>>());
         let make_folder = || Ok(folder.insert(TemporaryFolder::create()?).path().to_owned());
-        let opened = RunInputs::open(&args, ranges.as_deref(), make_folder);
-        let opened = opened.map_err(|failure| match failure.exit() {
-            // The merge advises its own options.
-            Exit::Output if folder.is_some() => {
+        let opened = RunInputs::open(comm, &args, ranges.as_deref(), make_folder);
+        let opened = opened.map_err(|failure| match &folder {
+            // The failure may advise options of rpd-merge.
+            Some(folder) if failure.to_string().contains(&*folder.path().to_string_lossy()) => {
                 Failure::output(format!("{failure}; for rpd-report, set TMPDIR"))
             }
             _ => failure,
         })?;
+        let extent = if cli.needs_extent() { opened.extent(comm)? } else { None };
         let RunInputs { run: database, is_unmerged } = opened;
-        let selection = select(&database, common)?;
+        let selection = select(&database, extent, common)?;
         let selection_words = selection_words(common);
         Ok(ReportRun {
             database,
@@ -61,6 +66,7 @@ impl ReportRun {
             inputs,
             selection_words,
             is_unmerged,
+            extent,
             is_quiet: common.quiet,
             _folder: folder,
         })
@@ -97,11 +103,15 @@ impl ReportRun {
     }
 }
 
-fn select(run: &RunDatabase, common: &CommonArgs) -> Result<Selection, Failure> {
+fn select(
+    run: &RunDatabase,
+    extent: Option<(i64, i64)>,
+    common: &CommonArgs,
+) -> Result<Selection, Failure> {
     let window = match common.window {
         None => (None, None),
         Some(window) => {
-            let (start, end) = run.extent(0, 1)?.unwrap_or_default();
+            let (start, end) = extent.unwrap_or_default();
             let wall_clock =
                 run.realtime_minus_job_ns(start).map(|anchor| WallClock(start.saturating_add(anchor)));
             let found =

@@ -1,4 +1,4 @@
-//! A private folder for a merge whose result is read only once.
+//! A private folder for shards that are translated from files of foreign formats and read only once.
 
 use rpd_console::Failure;
 use rpd_files::effective_uid;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 const MAX_NAMES: u32 = 1000;
 /// Beginning of the names.
 const PREFIX: &str = "rpd-report-";
-/// Lock that the merge in a folder holds until the folder is removed.
-const LOCK: &str = "merged.db.lock";
+/// Lock that is held until the folder is removed.
+const LOCK: &str = "report.lock";
 /// Maximum number of entries of `$TMPDIR` among which folders of killed reports are searched.
 const MAX_SEARCHED: usize = 10_000;
 
@@ -21,6 +21,7 @@ const MAX_SEARCHED: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct TemporaryFolder {
     path: PathBuf,
+    _lock: Option<OutputLock>,
 }
 
 impl TemporaryFolder {
@@ -34,15 +35,14 @@ impl TemporaryFolder {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
                     remove_on_interrupt(UnfinishedOutput::Folder(path.clone()));
-                    return Ok(TemporaryFolder { path });
+                    // Reports that start later remove folders with a lock that no process holds.
+                    let lock = OutputLock::acquire(path.join(LOCK));
+                    let mut folder = TemporaryFolder { path, _lock: None };
+                    folder._lock = lock.map_err(|error| set_tmpdir(&root, &error))?;
+                    return Ok(folder);
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let root = root.display();
-                    let why =
-                        format!("cannot create a folder in {root}: {error}; set TMPDIR to another place");
-                    return Err(Failure::output(why));
-                }
+                Err(error) => return Err(set_tmpdir(&root, &error)),
             }
         }
         Err(Failure::output(format!("remove the folders rpd-report-* in {}, or set TMPDIR", root.display())))
@@ -51,6 +51,11 @@ impl TemporaryFolder {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn set_tmpdir(root: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let root = root.display();
+    Failure::output(format!("cannot create a folder in {root}: {error}; set TMPDIR to another place"))
 }
 
 /// Removes folders of this user with a lock that no process holds.

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpd_console::{Failure, TimeWindow};
+use rpd_merge::MemoryBudget;
 use rpd_shard::rank_set::RankSet;
 use std::path::PathBuf;
 
@@ -20,15 +21,17 @@ Examples:
   rpd-report collectives --format csv RUN > collectives.csv
   rpd-report integrity --strict RUN      what is missing; exit code 3 if anything is
   rpd-report clocks --format json RUN    error bounds of times, for machines
+  mpirun -n 8 rpd-report RUN             the same report, read by eight ranks
 
-Inputs are all that rpd-merge reads. What is not merged yet is merged into a temporary file below $TMPDIR first.
+Inputs are all that rpd-merge reads. Inputs that are not merged are read without writing a database; files of
+foreign formats are translated below $TMPDIR first. Under mpirun or srun, all ranks read.
 
 Exit codes: 0 reported, whatever the verdict; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
 input; 5 the output cannot be written; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
 
 /// Reports which rank the others wait for, what it costs, and where the time of a run went
 ///
-/// Reads a merged database, or merges the inputs first. What was not recorded is always reported.
+/// Reads a merged database, or the inputs of a merge. What was not recorded is always reported.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-report", version, after_help = EXAMPLES, subcommand_precedence_over_arg = true)]
 pub struct CommandLine {
@@ -63,6 +66,12 @@ impl CommandLine {
             Some(_) => false,
         };
         Ok(explain.then(|| self.common.max_explained()))
+    }
+
+    /// Returns whether the report needs the first and the last time of the run.
+    pub(crate) fn needs_extent(&self) -> bool {
+        let explains = matches!(self.explained(), Ok(Some(_)));
+        explains || self.common.window.is_some() || matches!(self.subject, Some(Subject::Steps { .. }))
     }
 
     /// Returns the inputs before and after the subcommand.
@@ -218,6 +227,13 @@ pub(crate) struct CommonArgs {
     /// Fail with exit code 3 if a rank, a block or a row of the run is missing
     #[arg(long, global = true)]
     pub(crate) strict: bool,
+    /// Memory limit of each merge rank for inputs that are not merged: 512M, 2GiB. The analysis takes about 250 bytes for
+    /// each call to MPI beside it
+    #[arg(long, global = true, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) memory: MemoryBudget,
+    /// Threads of each merge rank [default: the cores that the process may use]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// Print only the report, warnings and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,

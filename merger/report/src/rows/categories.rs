@@ -6,7 +6,10 @@ use rpd_console::Failure;
 use rpd_run::{RowUnit, RunTables};
 use rpd_shard::model::{Keys, rocpd};
 
-/// Categories by event id, 2 bytes for each event.
+/// Maximum number of categories that are compared one by one.
+const MAX_NEAR: usize = 16;
+
+/// Categories by event id, 2 bytes for each event. Those that are joined with regions are not here.
 #[derive(Debug)]
 pub(super) struct EventCategories {
     /// Consecutive events, ascending.
@@ -22,24 +25,44 @@ struct EventPart {
 }
 
 impl EventCategories {
-    /// Reads the events of a unit.
+    /// Reads the events of a unit that are not joined with regions.
     pub(super) fn read(
         tables: &RunTables,
         unit: &RowUnit,
         names: &RowNames<'_>,
     ) -> Result<EventCategories, Failure> {
+        let pieces = tables.unjoined_pieces(rocpd::EVENT, unit.ids(rocpd::EVENT))?;
+        EventCategories::read_pieces(tables, unit, names, pieces)
+    }
+
+    /// Gives the categories of all events of a unit a code.
+    pub(super) fn note_all(tables: &RunTables, unit: &RowUnit, names: &RowNames<'_>) -> Result<(), Failure> {
+        let pieces = tables.pieces_with(rocpd::EVENT, unit.ids(rocpd::EVENT))?;
+        EventCategories::read_pieces(tables, unit, names, pieces).map(drop)
+    }
+
+    fn read_pieces(
+        tables: &RunTables,
+        unit: &RowUnit,
+        names: &RowNames<'_>,
+        pieces: Vec<usize>,
+    ) -> Result<EventCategories, Failure> {
         let ids = unit.ids(rocpd::EVENT);
         let read_piece = |piece: usize| {
             let mut parts = Vec::new();
-            let mut last = None;
+            // Threads share the codes, so that each looks up those of its own piece here.
+            let mut known: Vec<(i64, CategoryCode)> = Vec::with_capacity(MAX_NEAR + 1);
             tables.read_pieces(rocpd::EVENT, &[piece], ids, &["category_id"], &mut |_, rows, places| {
                 let categories = rows.column("category_id");
                 let mut code = |i: usize| {
                     let Some(id) = categories.int(i) else { return CategoryCode::default() };
-                    match last {
-                        Some((known, code)) if known == id => code,
-                        _ => last.insert((id, names.category_code(id))).1,
-                    }
+                    let found = known.iter().find(|(known, _)| *known == id).map(|(_, code)| *code);
+                    found.unwrap_or_else(|| {
+                        let code = names.category_code(id);
+                        known.insert(known.len() % MAX_NEAR, (id, code));
+                        known.truncate(MAX_NEAR);
+                        code
+                    })
                 };
                 let codes: Vec<CategoryCode> = places.clone().map(&mut code).collect();
                 let (first, last) = (rows.keys.get(places.start), rows.keys.get(places.end - 1));
@@ -52,7 +75,6 @@ impl EventCategories {
             })?;
             Ok(parts)
         };
-        let pieces = tables.pieces_with(rocpd::EVENT, ids)?;
         let read: Vec<Vec<EventPart>> =
             pieces.into_par_iter().map(read_piece).collect::<Result<_, Failure>>()?;
         let parts: Vec<EventPart> = read.into_iter().flatten().collect();

@@ -15,11 +15,15 @@ use crate::input::ReportRun;
 use crate::report::Unavailable;
 use categories::EventCategories;
 use rayon::prelude::*;
+use rpd_comm::{Comm, agree_on_result, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::counted;
+use rpd_run::row_source::EventParts;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
-use std::collections::HashMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use steps::StepTimes;
@@ -52,6 +56,15 @@ pub(crate) struct TimedRows<'r> {
     places: HashMap<i64, u32>,
     /// Rows that were left out because they have no valid times.
     without_times: AtomicU64,
+}
+
+/// Rows of a table to use.
+struct SelectedRows<'a> {
+    table: TimedTable,
+    rows: &'a Rows<Local>,
+    places: Range<usize>,
+    /// Category of all their events, if it is joined with them.
+    category: Option<CategoryCode>,
 }
 
 /// What is known about a unit before its rows are read.
@@ -94,11 +107,43 @@ impl<'r> TimedRows<'r> {
         self.run.database.units.iter().filter(|unit| has_none || is_selected(unit)).collect()
     }
 
+    /// Reads each selected unit on the merge rank that has it, and joins the results on rank 0. Other ranks get those of
+    /// their own units. Every rank calls this. `read_unit` gets the position of the unit in the run, too.
+    ///
+    /// # Errors
+    /// As `read_unit`. All ranks have agreed on it.
+    pub(crate) fn fold_units<T: Send + Default + Serialize + DeserializeOwned>(
+        &self,
+        comm: &dyn Comm,
+        read_unit: impl Fn(usize, &RowUnit) -> Result<T, Failure> + Sync + Send,
+        join: impl Fn(T, T) -> T + Sync + Send,
+    ) -> Result<T, Failure> {
+        let run = &self.run.database;
+        let selected: HashSet<*const RowUnit> = self.units().into_iter().map(std::ptr::from_ref).collect();
+        let local = run.local_units.iter().filter_map(|place| Some((*place, run.units.get(*place)?)));
+        let local: Vec<_> =
+            local.filter(|(_, unit)| selected.contains(&std::ptr::from_ref(*unit))).collect();
+        let read = local.into_par_iter().map(|(place, unit)| read_unit(place, unit));
+        let own = read.try_reduce(T::default, |one, other| Ok(join(one, other)));
+        if comm.size() == 1 {
+            return own;
+        }
+        let own = agree_on_result(comm, own)?;
+        let left_out = self.without_times.swap(0, Ordering::Relaxed);
+        let mut joined = T::default();
+        for (theirs, left_out, categories) in gather_values(comm, (own, left_out, self.names.categories()))? {
+            joined = join(joined, theirs);
+            self.without_times.fetch_add(left_out, Ordering::Relaxed);
+            self.names.add_categories(categories);
+        }
+        Ok(joined)
+    }
+
     /// Reads the categories of the events of selected processes. Reading rows does so, too.
-    pub(crate) fn read_categories(&self) -> Result<(), Failure> {
+    pub(crate) fn read_categories(&self, comm: &dyn Comm) -> Result<(), Failure> {
         let tables = &self.run.database.tables;
-        let read = |unit: &RowUnit| EventCategories::read(tables, unit, &self.names).map(drop);
-        self.units().into_par_iter().try_for_each(read)
+        let read = |_, unit: &RowUnit| EventCategories::note_all(tables, unit, &self.names);
+        self.fold_units(comm, read, |(), ()| ())
     }
 
     /// Passes the selected rows of a unit in these tables to `take`, and joins the results of all pieces in order.
@@ -120,9 +165,12 @@ impl<'r> TimedRows<'r> {
         let fold_piece = |(table, piece): (TimedTable, usize)| {
             let mut result = start();
             let ids = unit.ids(table.id());
-            source.read_pieces(table.id(), &[piece], ids, table.columns(), &mut |_, rows, places| {
-                let left_out =
-                    self.take_rows(&context, table, rows, places, &mut |row| take(&mut result, row));
+            let wanted = (table.columns(), EventParts::Category);
+            source.read_joined(table.id(), &[piece], ids, wanted, &mut |rows, places, joined| {
+                let category = joined.and_then(|joined| joined.category_id);
+                let category = category.map(|id| self.names.category_code(id));
+                let rows = SelectedRows { table, rows, places, category };
+                let left_out = self.take_rows(&context, rows, &mut |row| take(&mut result, row));
                 self.without_times.fetch_add(left_out, Ordering::Relaxed);
                 Ok(())
             })?;
@@ -162,7 +210,8 @@ impl<'r> TimedRows<'r> {
             context.unit.ids(table.id()),
             table.columns(),
             &mut |rows, places| {
-                let _ = self.take_rows(context, table, rows, places, &mut |row| {
+                let rows = SelectedRows { table, rows, places, category: None };
+                let _ = self.take_rows(context, rows, &mut |row| {
                     if row.name.is_some_and(&mut is_step) {
                         steps.add(row.process, row.start, row.end);
                     }
@@ -178,9 +227,7 @@ impl<'r> TimedRows<'r> {
     fn take_rows(
         &self,
         context: &UnitContext<'_>,
-        table: TimedTable,
-        rows: &Rows<Local>,
-        places: Range<usize>,
+        SelectedRows { table, rows, places, category }: SelectedRows<'_>,
         take: &mut dyn FnMut(TimedRow),
     ) -> u64 {
         let column = |name: &str| rows.column(name);
@@ -201,7 +248,7 @@ impl<'r> TimedRows<'r> {
             let event = events.int(i);
             take(TimedRow {
                 table,
-                category: context.categories.of(event, &mut near),
+                category: category.unwrap_or_else(|| context.categories.of(event, &mut near)),
                 name: naming.name(table, i),
                 process,
                 start,

@@ -19,6 +19,8 @@ pub(crate) struct RowNames<'r> {
     strings: &'r RunStrings,
     others: Mutex<OtherTexts>,
     categories: Mutex<KnownCategories>,
+    /// Categories that other merge ranks found.
+    others_categories: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +43,12 @@ fn locked<T>(texts: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'r> RowNames<'r> {
     pub(super) fn new(strings: &'r RunStrings) -> RowNames<'r> {
-        RowNames { strings, others: Mutex::default(), categories: Mutex::default() }
+        RowNames {
+            strings,
+            others: Mutex::default(),
+            categories: Mutex::default(),
+            others_categories: Mutex::default(),
+        }
     }
 
     /// Returns the number of a string of the database.
@@ -82,10 +89,16 @@ impl<'r> RowNames<'r> {
         code
     }
 
-    /// Returns the names of all categories that have a code.
+    /// Returns the names of all categories that rows have.
     pub(crate) fn categories(&self) -> BTreeSet<String> {
         let known = locked(&self.categories);
-        known.ids.iter().filter_map(|id| self.strings.get(*id)).map(Cow::into_owned).collect()
+        let own = known.ids.iter().filter_map(|id| self.strings.get(*id)).map(Cow::into_owned);
+        own.chain(locked(&self.others_categories).iter().cloned()).collect()
+    }
+
+    /// Adds categories that another merge rank found.
+    pub(super) fn add_categories(&self, categories: BTreeSet<String>) {
+        locked(&self.others_categories).extend(categories);
     }
 
     /// Returns the name of a category; `None` if a row has none.

@@ -1,6 +1,7 @@
 //! The distribution of durations.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum number of values of which percentiles are exact. 8 bytes each are kept.
 const MAX_EXACT: usize = 1_000_000;
@@ -8,7 +9,7 @@ const MAX_EXACT: usize = 1_000_000;
 const DIGITS: u8 = 3;
 
 /// Durations of one name, ns. The result does not depend on the order in which they are added.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Distribution {
     values: Vec<i64>,
     /// The values that were added to it, if there are more than [`MAX_EXACT`].
@@ -23,7 +24,7 @@ struct CountedValues {
 }
 
 /// Sums of values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Moments {
     count: u64,
     sum: i128,
@@ -163,6 +164,25 @@ impl CountedValues {
             let value = self.histogram.value_at_quantile(percent as f64 / 100.0);
             i64::try_from(value).unwrap_or(i64::MAX).clamp(min, max)
         })
+    }
+}
+
+/// As the values of its buckets, each with their number, and the sums.
+impl Serialize for CountedValues {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let buckets = self.histogram.iter_recorded();
+        let buckets: Vec<(u64, u64)> =
+            buckets.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect();
+        (buckets, self.moments).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CountedValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CountedValues, D::Error> {
+        let (buckets, moments): (Vec<(u64, u64)>, Moments) = Deserialize::deserialize(deserializer)?;
+        let mut counted = CountedValues { moments, ..*CountedValues::new() };
+        buckets.into_iter().for_each(|(value, count)| counted.histogram.saturating_record_n(value, count));
+        Ok(counted)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Unions of intervals.
 
+use serde::{Deserialize, Serialize};
+
 /// Number of new intervals from which on they are joined with the others.
 const MIN_JOINED: usize = 1 << 16;
 
 /// Times that at least one of several intervals contains.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct IntervalUnion {
     /// Start and end of each interval. The first `joined` ones ascend and do not touch.
     intervals: Vec<(i64, i64)>,

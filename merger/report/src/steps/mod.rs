@@ -12,6 +12,7 @@ use crate::waiting::{
 use lengths::{StepFlag, StepLengths};
 use rows::{StepRow, TypicalTimes, step_rows, steps_in_row};
 use rpd_calls::StepKind;
+use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
 use rpd_graph::ExcessWork;
@@ -27,8 +28,8 @@ const REASONS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report of all ranks, or of one beside what is typical.
-pub(crate) fn report_steps(run: &ReportRun, rank: Option<u32>, max_rows: usize) -> Result<Report, Failure> {
-    with_analysis(run, ListedParts::default(), |found| {
+pub(crate) fn report_steps(run: &ReportRun, comm: &dyn Comm, rank: Option<u32>, max_rows: usize) -> Result<Option<Report>, Failure> {
+    with_analysis(run, comm, ListedParts::default(), |found| {
         let selected: Vec<u32> = match rank {
             Some(rank) => vec![timeline_of_rank(found, rank)?],
             None => (0..found.calls.job.timelines.len() as u32)
@@ -39,7 +40,7 @@ pub(crate) fn report_steps(run: &ReportRun, rank: Option<u32>, max_rows: usize) 
         let (rows, lengths) =
             step_rows(found.analysis, &found.calls.job, (&selected, rank.is_some()), in_row);
         let excess = found.analysis.longest_work(&selected, in_row);
-        let (origin, _) = run.database.extent(0, 1)?.unwrap_or_default();
+        let (origin, _) = run.extent.unwrap_or_default();
         let mut table = ReportTable::new("steps", &columns(rank.is_some(), in_row > 1));
         let kept = kept_rows(&rows, &lengths, max_rows);
         for (row, excess) in

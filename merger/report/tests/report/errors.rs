@@ -86,9 +86,17 @@ fn an_output_that_cannot_be_written_ends_with_5() {
 
 #[test]
 fn a_full_temporary_folder_names_tmpdir() {
-    let shards = &kept_shards()[1];
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("rank0.pt.trace.json");
+    // Names that no codec makes shorter than the limit.
+    let event = |number: u64| {
+        let name = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "{name:x}", "pid": 7, "tid": 7, "ts": {number}, "dur": 1}}"#)
+    };
+    let events: Vec<String> = (1..20_000).map(event).collect();
+    fs::write(&trace, format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(", "))).unwrap();
     let limited = ["-c", "ulimit -f 16 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_rpd-report"), "--quiet"];
-    let output = Command::new("bash").args(limited).args(shards).output().unwrap();
+    let output = Command::new("bash").args(limited).arg(trace).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "{errors}");
     assert!(errors.contains("for rpd-report, set TMPDIR"), "{errors}");

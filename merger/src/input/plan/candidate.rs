@@ -7,7 +7,7 @@ use rpd_foreign::Format;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, StoredTableSet, Wanted};
 use rpd_rocpd::schema::{version_of, with_words_of};
-use rpd_run::is_merged_set;
+use rpd_run::tags::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{Clock, Process, SYSTEM_SOURCE, Selection};

@@ -92,6 +92,13 @@ impl MergePlan {
         (0..ranks).filter(|rank| !self.ranks_without_access.contains(rank)).collect()
     }
 
+    /// Returns the plan if only the first `readers` of the merge ranks read inputs.
+    pub(crate) fn with_readers(mut self, readers: usize, ranks: usize) -> MergePlan {
+        self.ranks_without_access.retain(|rank| *rank < readers);
+        self.ranks_without_access.extend(readers..ranks);
+        self
+    }
+
     /// Returns the ranks of collectors that did not finish their shards.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
         self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()

@@ -5,7 +5,7 @@ use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames};
 use rpd_rocpd::read::{Database, StoredTableSet, Wanted};
-use rpd_run::is_merged_set;
+use rpd_run::tags::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};

@@ -4,7 +4,7 @@ use super::table_set_reader::TableSetReader;
 use crate::input::BuiltinString;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{ProcessFacts, StoredTableSet};
-use rpd_run::is_merged_set;
+use rpd_run::tags::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 

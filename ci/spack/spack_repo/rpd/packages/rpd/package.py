@@ -17,7 +17,7 @@ class Rpd(Package):
     # No release has an address yet: a mirror has url or git here.
     version("0.1.0")
 
-    variant("mpi", default=True, description="rpd-merge-mpi, which merges on several nodes")
+    variant("mpi", default=True, description="rpd-merge-mpi and rpd-report-mpi, which run on several nodes")
 
     # SQLite, zstd and zlib come with the sources; a C compiler is for these.
     depends_on("c", type="build")

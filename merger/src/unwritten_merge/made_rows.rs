@@ -1,0 +1,149 @@
+//! Makes rows of the inputs when they are read.
+
+use super::UnwrittenMerge;
+use crate::input::PieceRef;
+use crate::merge::{AgreedMerge, row_maker};
+use crate::output::loaded_strings::LoadedStrings;
+use crate::output::piece_rows::PieceRows;
+use crate::output::rows::WrittenRows;
+use rpd_console::Failure;
+use rpd_rocpd::read::Database;
+use rpd_run::RowUnit;
+use rpd_run::row_source::{EventParts, RowSource, TakeJoinedRows, TakePieceRows};
+use rpd_shard::model::{TableId, rocpd};
+
+impl UnwrittenMerge {
+    /// Calls `make` for each of these pieces of a table, with its index in `pieces` and the strings of its input.
+    fn each_piece(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        make: &mut dyn FnMut(usize, PieceRef, &LoadedStrings) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let AgreedMerge { inputs, agreed, .. } = &self.merge;
+        let all = self.pieces.of(table);
+        for (number, piece) in pieces.iter().enumerate() {
+            let Some(place) = all.get(*piece).map(|found| found.place) else { continue };
+            let opened = &inputs.surveys[place.input].input;
+            let loaded = self.strings.get(place.input, opened, &agreed.strings)?;
+            make(number, place, &loaded)?;
+            let next = pieces.get(number + 1).and_then(|next| all.get(*next));
+            if next.is_none_or(|next| next.place.input != place.input) {
+                opened.release();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowSource for UnwrittenMerge {
+    fn failure(&self, problem: &str) -> Failure {
+        Failure::input(format!("the inputs of run {}: {problem}", self.merge.plan.run_id))
+    }
+
+    fn tag(&self, name: &str) -> Option<&str> {
+        self.tags.get(name).map(String::as_str)
+    }
+
+    fn database(&self) -> Option<&Database> {
+        None
+    }
+
+    fn divide_pieces(&mut self, _units: usize) {}
+
+    fn pieces(&self, table: TableId) -> usize {
+        match table {
+            rocpd::STRING | rocpd::INFO_NODE => 1,
+            rocpd::INFO_PROCESS if self.gathered.is_some() => 1,
+            table => self.pieces.of(table).len(),
+        }
+    }
+
+    fn row_count(&self, table: TableId, piece: usize) -> u64 {
+        match table {
+            rocpd::STRING => self.merge.agreed.strings.distinct,
+            rocpd::INFO_NODE => self.merge.agreed.findings.nodes.nodes().len() as u64,
+            table => self.pieces.of(table).get(piece).map_or(0, |piece| piece.rows),
+        }
+    }
+
+    fn first_id(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
+        Ok(match table {
+            rocpd::STRING | rocpd::INFO_NODE => 1,
+            rocpd::INFO_PROCESS if self.gathered.is_some() => 1,
+            table => self.pieces.of(table).get(piece).map_or(i64::MAX, |piece| piece.first_id),
+        })
+    }
+
+    fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
+        Ok(match table {
+            rocpd::STRING | rocpd::INFO_NODE => i64::try_from(self.row_count(table, 0)).ok().map(|last| (1, last)),
+            table => self.bounds.get(&table).copied(),
+        })
+    }
+
+    fn has_unit(&self, unit: &RowUnit) -> bool {
+        self.gathered.is_none() || self.pieces.bounds().iter().any(|(table, bounds)| unit.has_ids_in(*table, *bounds))
+    }
+
+    fn read_pieces(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        wanted: &'static [&'static str],
+        take: &mut TakePieceRows<'_>,
+    ) -> Result<(), Failure> {
+        let AgreedMerge { inputs, agreed, .. } = &self.merge;
+        match table {
+            rocpd::STRING if !pieces.is_empty() => return self.read_strings(take),
+            rocpd::INFO_NODE if !pieces.is_empty() => {
+                let nodes = agreed.findings.nodes.rows();
+                return nodes.map_or(Ok(()), |rows| take(0, &rows.into_stored()));
+            }
+            rocpd::INFO_PROCESS if !pieces.is_empty() => {
+                if let Some(gathered) = &self.gathered {
+                    return take(0, &gathered.processes);
+                }
+            }
+            _ => {}
+        }
+        let maker = row_maker(&self.args, inputs, agreed);
+        // Nothing is written, so that these counts are not needed.
+        let mut uncounted = WrittenRows::default();
+        let what = PieceRows::OfTable(table, wanted);
+        self.each_piece(table, pieces, &mut |number, place, loaded| {
+            maker.make(place, what, loaded, &mut uncounted, &mut |rows| {
+                take(number, &rows.clone().into_stored())
+            })
+        })
+    }
+
+    fn is_joined(&self, table: TableId, piece: usize) -> bool {
+        self.pieces.of(table).get(piece).is_some_and(|piece| piece.is_native)
+    }
+
+    fn read_joined(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        wanted: &'static [&'static str],
+        parts: EventParts,
+        take: &mut TakeJoinedRows<'_>,
+    ) -> Result<(), Failure> {
+        let AgreedMerge { inputs, agreed, .. } = &self.merge;
+        let maker = row_maker(&self.args, inputs, agreed);
+        let mut uncounted = WrittenRows::default();
+        let what = PieceRows::OfTable(table, wanted);
+        self.each_piece(table, pieces, &mut |number, place, loaded| {
+            let request = (table, wanted, parts);
+            if maker.make_joined(place, request, loaded, &mut |rows, joined| {
+                take(number, &rows.into_stored(), joined)
+            })? {
+                return Ok(());
+            }
+            maker.make(place, what, loaded, &mut uncounted, &mut |rows| {
+                take(number, &rows.clone().into_stored(), None)
+            })
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! `rpd-report` of inputs that are not merged, and on many ranks: the same bytes as from the merged database.
+
+use crate::report_tables::SUBCOMMANDS;
+use crate::report_verdict::slow_stencil;
+use rpd_tests::fixtures;
+use rpd_tests::harness::{Job, RunFolder, binary, mpi_missing, mpirun, rpd_merge, skip};
+use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Subcommands that any run has.
+const OF_ANY_RUN: [&[&str]; 12] = [
+    &[],
+    &["--explain"],
+    &["summary"],
+    &["summary", "--by-rank"],
+    &["summary", "--window", "0.01..0.05"],
+    &["ranks"],
+    &["collectives"],
+    &["blame"],
+    &["steps"],
+    &["messages"],
+    &["clocks"],
+    &["integrity"],
+];
+/// The note of `--explain` that depends on the form of a run.
+const UNMERGED: &str =
+    ",\n    \"the run is not merged: rpd-merge of the same inputs writes rows with these keys\"";
+
+/// The object of a subcommand, without what depends on the form of the run.
+fn object(job: Job, arguments: &[&str], inputs: &[PathBuf]) -> String {
+    let job = job.args(arguments).args(["--format", "json", "--quiet"]).args(inputs);
+    job.run().success().stdout.replace(UNMERGED, "")
+}
+
+fn report() -> Job {
+    Job::new(binary("rpd-report"))
+}
+
+fn report_mpi(ranks: usize) -> Job {
+    let _ = binary("rpd-report-mpi");
+    mpirun(ranks).arg(binary("rpd-report"))
+}
+
+/// Inputs of many kinds and origins, of one run.
+fn mixed(folder: &Path) -> (RunFolder, Vec<PathBuf>) {
+    let run = RunFolder::new(&SyntheticRun { workers: true, ..SyntheticRun::default() });
+    let databases = SyntheticRun { seed: 5, events_per_rank: 60, ..SyntheticRun::default() };
+    let mut inputs = write_rocpd(&databases.plan(), &folder.join("in")).unwrap();
+    inputs.push(run.path.clone());
+    inputs.extend(fixtures::rpd_files(&folder.join("in")));
+    inputs.extend(fixtures::rocprofv3_json(&folder.join("in")));
+    (run, inputs)
+}
+
+fn merged(folder: &Path, inputs: &[PathBuf]) -> PathBuf {
+    let database = folder.join("merged.db");
+    let _ = rpd_merge().args(["--quiet", "-o"]).arg(&database).args(inputs).run().success();
+    database
+}
+
+#[test]
+fn inputs_of_all_kinds_need_no_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_run, inputs) = mixed(folder.path());
+    let database = merged(folder.path(), &inputs);
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    for arguments in OF_ANY_RUN {
+        let expected = object(report(), arguments, std::slice::from_ref(&database));
+        for threads in ["1", "3"] {
+            let found = object(report().args(["--threads", threads]), arguments, &inputs);
+            assert!(found == expected, "{arguments:?} with {threads} threads:\n{found}\n{expected}");
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before, "a report leaves no files");
+}
+
+#[test]
+fn damaged_shards_give_the_report_of_their_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder::new(&SyntheticRun { events_per_rank: 400, ..SyntheticRun::default() });
+    let bytes = fs::read(run.shard(1)).unwrap();
+    fs::write(run.shard(1), &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let mut bytes = fs::read(run.shard(2)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    fs::write(run.shard(2), &bytes).unwrap();
+    fs::remove_file(run.shard(3)).unwrap();
+    let inputs = [run.path.clone()];
+    let database = merged(folder.path(), &inputs);
+    for arguments in OF_ANY_RUN.into_iter().filter(|arguments| *arguments != ["integrity"]) {
+        let expected = object(report(), arguments, std::slice::from_ref(&database));
+        let found = object(report(), arguments, &inputs);
+        assert!(found == expected, "{arguments:?}:\n{found}\n{expected}");
+    }
+    let found = object(report(), &["integrity"], &inputs);
+    assert!(found.contains("lost rows") && found.contains("missing ranks"), "{found}");
+}
+
+#[test]
+fn a_report_is_the_same_on_any_mpi_ranks() {
+    if let Some(why) = mpi_missing() {
+        return skip("reports under mpirun", why);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_run, inputs) = mixed(folder.path());
+    let database = merged(folder.path(), &inputs);
+    for (ranks, arguments) in (2..=4).cycle().zip(OF_ANY_RUN) {
+        let expected = object(report(), arguments, std::slice::from_ref(&database));
+        for (form, inputs) in [("inputs", &inputs), ("database", &vec![database.clone()])] {
+            let found = object(report_mpi(ranks), arguments, inputs);
+            assert!(found == expected, "{arguments:?} of {form} on {ranks} ranks:\n{found}\n{expected}");
+        }
+    }
+}
+
+#[test]
+fn a_verdict_is_the_same_on_any_mpi_ranks() {
+    if let Some(why) = mpi_missing() {
+        return skip("reports under mpirun", why);
+    }
+    let (_, _folder, database) = slow_stencil();
+    let shards = database.parent().unwrap().to_owned();
+    let only = [database.clone()];
+    let hidden = shards.join("hidden");
+    for (ranks, arguments) in (2..=4).cycle().zip(SUBCOMMANDS) {
+        let expected = object(report(), arguments, &only);
+        assert!(object(report_mpi(ranks), arguments, &only) == expected, "{arguments:?} of the database");
+        fs::rename(&database, &hidden).unwrap();
+        let found = object(report_mpi(ranks), arguments, std::slice::from_ref(&shards));
+        fs::rename(&hidden, &database).unwrap();
+        assert!(found == expected, "{arguments:?} of shards on {ranks} ranks:\n{found}\n{expected}");
+    }
+}
+
+#[test]
+fn a_failure_under_mpirun_is_printed_once_and_ends_all_ranks() {
+    if let Some(why) = mpi_missing() {
+        return skip("reports under mpirun", why);
+    }
+    let (_, folder, database) = slow_stencil();
+    for (arguments, exit, message) in [
+        (&["blame", "--rank", "77"][..], 2, "rank 77"),
+        (&["--ranks", "77"], 2, "no process of the run is selected"),
+        (&["--format", "csv"], 2, "add a subcommand"),
+        (&["--memory", "1"], 2, "--memory"),
+    ] {
+        let outcome = report_mpi(3).args(arguments).arg(&database).run();
+        assert_eq!(outcome.code(), Some(exit), "{outcome}");
+        assert_eq!(outcome.stderr.matches(message).count(), 1, "{outcome}");
+    }
+    let nothing = folder.path().join("nothing");
+    let outcome = report_mpi(2).arg(&nothing).run();
+    assert_eq!((outcome.code(), outcome.stderr.matches("error: ").count()), (Some(4), 1), "{outcome}");
+}
