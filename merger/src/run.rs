@@ -1,9 +1,9 @@
 //! Runs a program call to its exit code, for both binaries.
 
+use crate::budget::start_threads;
 use crate::epilog::{EpilogMerge, MergeState, check_owners, is_merged};
 use crate::input::listing::wait_for_shards;
 use crate::merge::merge;
-use crate::budget::start_threads;
 use crate::options::{CommandLine, InspectCommand, MergeArgs};
 use crate::summary::MergeReport;
 use crate::summary::inspect::inspect;

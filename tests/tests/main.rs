@@ -50,9 +50,9 @@ mod planned_sizes;
 mod process_order;
 mod profiler_files;
 mod refused_outputs;
+mod report_inputs;
 #[path = "../../merger/report/tests/report/schema.rs"]
 mod report_schema;
-mod report_inputs;
 mod report_tables;
 mod report_verdict;
 mod rocpd_input;

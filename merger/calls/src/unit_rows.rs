@@ -4,8 +4,7 @@ use crate::call_values::{CallValues, read_value};
 use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
-use rpd_run::row_source::{EventParts, JoinedEvents};
-use rpd_run::{RowUnit, RunDatabase, UnitNames, row_times};
+use rpd_run::{JoinedEvents, RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
@@ -87,7 +86,8 @@ impl UnitRows {
     /// If rows cannot be read, or the unit has more of them than can be numbered.
     pub(crate) fn read(run: &RunDatabase, unit: &RowUnit, names: &RegionNames) -> Result<UnitRows, Failure> {
         let mut rows = UnitRows::default();
-        let mut reader = EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
+        let mut reader =
+            EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
         rows.read_regions(&mut reader, names)?;
         if rows.calls.is_empty() {
             return Ok(UnitRows::default());
@@ -114,7 +114,7 @@ impl UnitRows {
         let ids = unit.ids(rocpd::REGION);
         let pieces = run.tables.pieces_with(rocpd::REGION, ids)?;
         let mut called: Vec<(usize, u32)> = Vec::new();
-        run.tables.read_joined(rocpd::REGION, &pieces, ids, (&REGION, EventParts::Whole), &mut |rows, places, joined| {
+        run.tables.read_joined(rocpd::REGION, &pieces, ids, (&REGION, true), &mut |rows, places, joined| {
             let [processes, threads, starts, ends, name_ids, event_ids] =
                 REGION.map(|column| rows.column(column));
             if self.regions.len() + places.len() > MAX_ROWS {
@@ -156,8 +156,7 @@ impl UnitRows {
                 call.stack = joined.stack_ids.get(*i).stack_id().unwrap_or(0);
                 call.is_marker = is_marker;
             }
-            let calls = &mut self.calls;
-            reader.communicators.read_joined(joined, &called, |call| &mut calls[call as usize].values);
+            reader.communicators.read_joined(joined, &called, &mut self.calls, |call| &mut call.values);
             Ok(())
         })
     }
@@ -174,7 +173,7 @@ impl UnitRows {
         let ids = unit.ids(rocpd::SAMPLE);
         let pieces = run.tables.pieces_with(rocpd::SAMPLE, ids)?;
         let mut sampled: Vec<(usize, u32)> = Vec::new();
-        run.tables.read_joined(rocpd::SAMPLE, &pieces, ids, (&SAMPLE, EventParts::Whole), &mut |rows, places, joined| {
+        run.tables.read_joined(rocpd::SAMPLE, &pieces, ids, (&SAMPLE, true), &mut |rows, places, joined| {
             let [track_ids, event_ids] = SAMPLE.map(|column| rows.column(column));
             sampled.clear();
             for i in places {
@@ -198,7 +197,7 @@ impl UnitRows {
                 sample.parent = joined.parent_stack_ids.get(*i).stack_id().unwrap_or(0);
             }
             let samples = &mut self.samples;
-            reader.communicators.read_joined(joined, &sampled, |row| &mut samples[row as usize].values);
+            reader.communicators.read_joined(joined, &sampled, samples, |sample| &mut sample.values);
             Ok(())
         })
     }
@@ -208,7 +207,8 @@ impl UnitRows {
     fn read_events(&mut self, reader: &EventReader<'_>, index: &IdIndex) -> Result<(), Failure> {
         let (run, ids) = (reader.run, reader.unit.ids(rocpd::EVENT));
         let mut markers: HashMap<i64, bool> = HashMap::new();
-        let mut is_marker = |category: i64| *markers.entry(category).or_insert_with(|| is_marker(run, category));
+        let mut is_marker =
+            |category: i64| *markers.entry(category).or_insert_with(|| is_marker(run, category));
         let pieces = run.tables.unjoined_pieces(rocpd::EVENT, ids)?;
         run.tables.read_pieces(rocpd::EVENT, &pieces, ids, &EVENT, &mut |_, rows, places| {
             let [categories, stacks, parents] = EVENT.map(|column| rows.column(column));
@@ -293,18 +293,19 @@ impl KnownCommunicators {
         }
     }
 
-    /// Stores the args of rows: the place of each in `joined`, and its number.
-    fn read_joined<'v>(
+    /// Stores the args of some rows, of which `found` has the place in `joined` and the index in `rows`.
+    fn read_joined<R>(
         &mut self,
         joined: JoinedEvents<'_>,
-        rows: &[(usize, u32)],
-        mut values_of: impl FnMut(u32) -> &'v mut CallValues,
+        found: &[(usize, u32)],
+        rows: &mut [R],
+        values_of: impl Fn(&mut R) -> &mut CallValues,
     ) {
         for (name, cells) in joined.args {
-            for (place, row) in rows {
+            for (place, row) in found {
                 match cells.get(*place) {
                     Value::Null => {}
-                    value => self.read(values_of(*row), name.as_bytes(), value),
+                    value => self.read(values_of(&mut rows[*row as usize]), name.as_bytes(), value),
                 }
             }
         }

@@ -100,7 +100,10 @@ pub fn all_gather_values<T: Serialize + DeserializeOwned>(
 ///
 /// # Errors
 /// If a message is damaged.
-pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &(impl Comm + ?Sized), value: T) -> Result<Vec<T>, Failure> {
+pub fn gather_values<T: Serialize + DeserializeOwned>(
+    comm: &(impl Comm + ?Sized),
+    value: T,
+) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = wire::encode(&value);
     drop(value);

@@ -14,7 +14,11 @@ const COLUMNS: [(&str, &str); 4] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_efficiency(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
+pub(crate) fn report_efficiency(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Option<Report>, Failure> {
     with_analysis(run, comm, ListedParts::default(), |found| {
         let efficiency = found.efficiency;
         let mut table = ReportTable::new("efficiency", &COLUMNS);

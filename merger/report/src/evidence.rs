@@ -91,8 +91,9 @@ pub(crate) fn wait_evidence(
         "rows are keys of rocpd_region; \"meanwhile\" is since the two ranks last synchronised".to_owned(),
     ];
     if run.is_unmerged {
-        notes
-            .push("the run is not merged: rpd-merge of the same inputs writes rows with these keys".to_owned());
+        notes.push(
+            "the run is not merged: rpd-merge of the same inputs writes rows with these keys".to_owned(),
+        );
     }
     notes.extend(doubts(found));
     let mut unavailable = table.unknown_values(&REASONS);

@@ -61,11 +61,7 @@ enum Recorded {
 }
 
 /// Makes the report.
-pub(crate) fn report_integrity(
-    run: &ReportRun,
-    comm: &dyn Comm,
-    max_rows: usize,
-) -> Result<Report, Failure> {
+pub(crate) fn report_integrity(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Report, Failure> {
     let mut table = ReportTable::new("integrity", &COLUMNS);
     for finding in findings(run) {
         table.push_up_to(max_rows, finding.cells());

@@ -33,7 +33,11 @@ const REASONS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_messages(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
+pub(crate) fn report_messages(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Option<Report>, Failure> {
     let listed = ListedParts { messages: true, ..ListedParts::default() };
     with_analysis(run, comm, listed, |found| {
         let is_selected = |process: Option<u32>| {

@@ -15,7 +15,11 @@ const COLUMNS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report.
-pub(crate) fn report_path(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Option<Report>, Failure> {
+pub(crate) fn report_path(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    max_rows: usize,
+) -> Result<Option<Report>, Failure> {
     with_analysis(run, comm, ListedParts::default(), |found| {
         let path = found.analysis.critical_path();
         let length = found.analysis.replayed_ns().max(1) as f64;

@@ -41,11 +41,7 @@ pub(crate) fn report_ranks(run: &ReportRun, comm: &dyn Comm, max_rows: usize) ->
 }
 
 /// Makes the report from these rows, and reads the categories of their events.
-pub(crate) fn rank_report(
-    rows: &TimedRows<'_>,
-    comm: &dyn Comm,
-    max_rows: usize,
-) -> Result<Report, Failure> {
+pub(crate) fn rank_report(rows: &TimedRows<'_>, comm: &dyn Comm, max_rows: usize) -> Result<Report, Failure> {
     let run = rows.run;
     let groups = ProcessGroups::by_rank(&run.database.processes);
     let times = rank_times(rows, comm, &groups)?;

@@ -1,6 +1,6 @@
 //! Reads a run: its processes, names, strings and rows in job time.
 //!
-//! [`RunDatabase`] is a run that is open for reading: a merged database, or another [`row_source::RowSource`] with the same rows.
+//! [`RunDatabase`] is a run that is open for reading: a merged database, or another [`RowSource`] with the same rows.
 //! Rows are read by [`RowUnit`]: the rows of one process, or all rows that no process claims. Any number of threads may
 //! read.
 
@@ -8,15 +8,15 @@ mod database_rows;
 mod extent;
 mod names;
 mod processes;
-pub mod row_source;
+mod row_source;
 mod row_times;
 mod strings;
 mod tables;
-pub mod tags;
 mod units;
 
 pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
+pub use row_source::{JoinedEvents, RowSource};
 pub use row_times::{is_row_time, row_times};
 pub use strings::RunStrings;
 pub use tables::{IdRanges, RunTables};
@@ -30,7 +30,6 @@ use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::path::Path;
-use tags::VERSION_TAG;
 
 /// A run that is open for reading.
 #[derive(Debug)]
@@ -52,9 +51,8 @@ pub struct RunDatabase {
 impl RunDatabase {
     /// Returns whether [`RunDatabase::open`] can read a file: a merged database with a single table set.
     pub fn is_merged(path: &Path) -> bool {
-        Database::open(path).is_ok_and(
-            |database| matches!(database.table_sets(), [set] if set.tags.contains_key(VERSION_TAG)),
-        )
+        Database::open(path)
+            .is_ok_and(|database| matches!(database.table_sets(), [set] if set.is_first_merged()))
     }
 
     /// Opens a merged database with the rows of the selected `ranks` (`None` selects all) and of processes
@@ -69,7 +67,7 @@ impl RunDatabase {
             return Err(refused(format!("{damage}; merge its inputs again")));
         }
         match database.table_sets() {
-            [set] if set.tags.contains_key(VERSION_TAG) => {}
+            [set] if set.is_first_merged() => {}
             [_] => return Err(refused("no merge of rpd-merge; merge it first".to_owned())),
             _ => {
                 let problem = "has several sets of tables; merge it to one with --layout merged";
@@ -84,7 +82,7 @@ impl RunDatabase {
     /// # Errors
     /// [`Failure::input`], if rows cannot be read or contradict themselves.
     pub fn from_source(
-        source: Box<dyn row_source::RowSource>,
+        source: Box<dyn RowSource>,
         ranks: Option<&[RangeInclusive<u32>]>,
     ) -> Result<RunDatabase, Failure> {
         let mut tables = RunTables::new(source);

@@ -7,7 +7,7 @@ use rpd_shard::model::{Cells, Local, Rows, TableId};
 use std::fmt::Debug;
 
 /// Callback that receives the rows of several pieces: the index of the piece in the request, and rows of it.
-pub type TakePieceRows<'a> = dyn FnMut(usize, &Rows<Local>) -> Result<(), Failure> + 'a;
+pub(crate) type TakePieceRows<'a> = dyn FnMut(usize, &Rows<Local>) -> Result<(), Failure> + 'a;
 
 /// Rows of regions or samples with the events and args of the same calls.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +22,10 @@ pub struct JoinedEvents<'a> {
     pub args: &'a [(&'static str, Cells)],
 }
 
-/// How much of [`JoinedEvents`] is read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EventParts {
-    /// The category.
-    Category,
-    /// All.
-    Whole,
-}
-
 /// Callback that receives regions or samples: the index of the piece in the request, rows of it, and what is joined with
 /// them.
-pub type TakeJoinedRows<'a> = dyn FnMut(usize, &Rows<Local>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
+type TakeJoinedRows<'a> =
+    dyn FnMut(usize, &Rows<Local>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
 
 /// A store of the rows of a run: a merged database, or the inputs of a merge that is not written.
 ///
@@ -91,7 +83,8 @@ pub trait RowSource: Debug + Send + Sync {
         false
     }
 
-    /// As [`RowSource::read_pieces`], for regions or samples, with their events and args where these are at hand.
+    /// As [`RowSource::read_pieces`], for regions or samples, with their events and args where these are at hand. Only the
+    /// category of events is needed if not `whole_events`.
     ///
     /// # Errors
     /// If rows cannot be read, and those of `take`.
@@ -100,7 +93,7 @@ pub trait RowSource: Debug + Send + Sync {
         table: TableId,
         pieces: &[usize],
         wanted: &'static [&'static str],
-        _parts: EventParts,
+        _whole_events: bool,
         take: &mut TakeJoinedRows<'_>,
     ) -> Result<(), Failure> {
         self.read_pieces(table, pieces, wanted, &mut |piece, rows| take(piece, rows, None))

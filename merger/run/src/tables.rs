@@ -1,6 +1,6 @@
 //! Reads rows of a run by ranges of ids.
 
-use crate::row_source::{EventParts, JoinedEvents, RowSource};
+use crate::row_source::{JoinedEvents, RowSource};
 use crate::units::RowUnit;
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
@@ -199,16 +199,17 @@ impl RunTables {
         Ok(pieces)
     }
 
-    /// As [`RunTables::read_pieces`], for regions or samples, with their events and args where these are at hand.
+    /// As [`RunTables::read_pieces`], for regions or samples, with their events and args where these are at hand: their
+    /// category, or all of them if `whole_events`.
     pub fn read_joined(
         &self,
         table: TableId,
         pieces: &[usize],
         ids: &IdRanges,
-        (wanted, parts): (&'static [&'static str], EventParts),
+        (wanted, whole_events): (&'static [&'static str], bool),
         take: &mut TakeJoined<'_>,
     ) -> Result<(), Failure> {
-        self.source.read_joined(table, pieces, wanted, parts, &mut |_, rows, joined| {
+        self.source.read_joined(table, pieces, wanted, whole_events, &mut |_, rows, joined| {
             let mut places = ids.places(&rows.keys, rows.len);
             places.try_for_each(|places| take(rows, places, joined))
         })

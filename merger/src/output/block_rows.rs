@@ -6,7 +6,7 @@ use crate::input::expand::ExpansionContext;
 use crate::input::{BuiltinString, ExpandedKeys, RowOrigin, block_rows, expand, needed_rows, vanished_input};
 use crate::number::{ReplacedValues, SourceMap};
 use rpd_console::Failure;
-use rpd_run::row_source::{EventParts, JoinedEvents};
+use rpd_run::JoinedEvents;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockRef, ShardStrings};
 use rpd_shard::model::{Cells, Column, Kind, Merged, Rows, TableId, rocpd};
@@ -18,7 +18,8 @@ const EXPANDED_AT_ONCE: usize = 2_048;
 pub(super) type TakeMergedRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// Callback that receives rows, and what is joined with them.
-pub(super) type TakeMadeRows<'a> = dyn FnMut(Rows<Merged>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
+pub(super) type TakeMadeRows<'a> =
+    dyn FnMut(Rows<Merged>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
 
 /// Passes rows of a block to `take`; native rows are expanded in portions, into rows with keys from the given ones on.
 pub(super) fn take_block(
@@ -81,17 +82,16 @@ pub(super) fn take_block(
 pub(super) fn take_joined_block(
     shard: &Shard,
     (block, keys): (&BlockRef, &ExpandedKeys),
-    (table, wanted, parts): (TableId, &'static [&'static str], EventParts),
+    (table, wanted, whole_events): (TableId, &'static [&'static str], bool),
     map: &SourceMap<'_>,
     texts: &ShardStrings,
     take: &mut TakeMadeRows<'_>,
 ) -> Result<(), Failure> {
     let source = map.source;
-    let is_whole = parts == EventParts::Whole;
     let needs = |column: &Column| {
         let name = &*column.name;
         expand::needs_column(name, table, wanted)
-            || is_whole && (expand::is_arg(name) || column.kind == Kind::Stack)
+            || whole_events && (expand::is_arg(name) || column.kind == Kind::Stack)
     };
     let rows = needed_rows(shard, &source.tables, block, &needs);
     let mut rows = rows.map_err(|error| vanished_input(shard.path(), &error.cause))?;
@@ -101,9 +101,10 @@ pub(super) fn take_joined_block(
     // Nothing is written, so that replaced values are not counted.
     let mut replaced = ReplacedValues::new();
     let expanded = map.renumber_columns(expanded, RowOrigin::Expanded, Some(wanted), &mut replaced);
-    let category = BuiltinString::of_table(rows.id()).first().and_then(|category| map.strings.builtin(*category));
+    let category =
+        BuiltinString::of_table(rows.id()).first().and_then(|category| map.strings.builtin(*category));
     let (mut args, mut stacks) = (Vec::new(), [Cells::Absent, Cells::Absent]);
-    if is_whole {
+    if whole_events {
         map.renumber_stack_args(&mut rows, &mut replaced);
         args = expand::arg_columns(&rows, &context);
         stacks = ["stack_id", "parent_stack_id"].map(|column| map.renumbered_stacks(&rows, column));

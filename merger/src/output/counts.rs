@@ -1,7 +1,7 @@
 //! Verifies that the output has as many rows as the inputs, table by table.
 
-use super::rows::WrittenRows;
 use super::verify::TableAccount;
+use super::written_rows::WrittenRows;
 use crate::input::{JobSchema, REGIONS, SAMPLES};
 use rpd_comm::{Comm, all_gather_values, shared_failure};
 use rpd_console::Failure;

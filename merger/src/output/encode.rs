@@ -3,10 +3,10 @@
 use super::index::LeafSlot;
 use super::piece_reader::PieceReader;
 use super::piece_rows::PieceRows;
-use super::rows::WrittenRows;
 use super::sets::TableSets;
 use super::turns::EmitPart;
 use super::units::PieceUnit;
+use super::written_rows::WrittenRows;
 use crate::input::{JobSchema, text_of};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;

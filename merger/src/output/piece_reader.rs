@@ -3,7 +3,8 @@
 use super::block_rows::TakeMergedRows;
 use super::loaded_strings::LoadedStrings;
 use super::piece_rows::PieceRows;
-use super::rows::{RowMaker, WrittenRows};
+use super::rows::RowMaker;
+use super::written_rows::WrittenRows;
 use crate::input::survey::with_lost_rows;
 use crate::input::{InputSource, PieceRef, SourcePiece};
 use rpd_console::Failure;

@@ -7,10 +7,10 @@
 
 use super::encode::{EncodedUnit, UnitEncoder};
 use super::index::LeafIndex;
-use super::rows::WrittenRows;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
 use super::turns::run_ordered;
+use super::written_rows::WrittenRows;
 use rpd_comm::{Comm, agree_on_result, all_gather_counts};
 use rpd_console::Failure;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};

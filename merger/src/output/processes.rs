@@ -3,9 +3,9 @@
 
 use super::piece_reader::PieceReader;
 use super::piece_rows::PieceRows;
-use super::rows::WrittenRows;
 use super::seal::{OpenWriter, in_rank_order};
 use super::sets::TableSets;
+use super::written_rows::WrittenRows;
 use crate::input::PieceRef;
 use crate::input::survey::InputSurvey;
 use crate::output::write_failure;

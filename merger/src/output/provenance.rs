@@ -6,7 +6,7 @@
 use crate::input::listing::pass_of;
 use crate::input::{JobSchema, RowOrigin, shard_source_id};
 use crate::number::{ReplacedValues, SourceMap};
-use crate::output::rows::RowContext;
+use crate::output::row_context::RowContext;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{StoredTableSet, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;

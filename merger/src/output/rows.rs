@@ -4,62 +4,16 @@ use super::block_rows::{TakeMadeRows, TakeMergedRows, take_block, take_joined_bl
 use super::loaded_strings::LoadedStrings;
 use super::piece_rows::PieceRows;
 use super::provenance;
-use crate::agree::job_clocks::JobClocks;
-use crate::agree::nodes::JobNodes;
+use super::row_context::RowContext;
+use super::written_rows::WrittenRows;
 use crate::input::survey::InputSurvey;
-use crate::input::{
-    JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, StringMap, expand, vanished_input,
-};
+use crate::input::{OpenInput, PieceRef, RowOrigin, SourcePiece, StringMap, expand, vanished_input};
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
-use rpd_rocpd::read::{Keep, Wanted};
-use rpd_run::row_source::EventParts;
+use rpd_rocpd::read::Wanted;
 use rpd_shard::model::{Merged, Rows, TableId, rocpd};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Results that all ranks agreed on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowContext<'a> {
-    /// Tables of the output.
-    pub schema: &'a JobSchema,
-    /// Clocks of the job.
-    pub clocks: &'a JobClocks,
-    /// Nodes of the job.
-    pub nodes: &'a JobNodes,
-    /// Selection of recorded environment variables that are kept.
-    pub keep: Keep<'a>,
-}
-
-/// Counts of written rows.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub(crate) struct WrittenRows {
-    /// Rows per table.
-    pub rows: BTreeMap<TableId, u64>,
-    /// Placeholder rows per table; included in `rows`.
-    pub placeholders: BTreeMap<TableId, u64>,
-    /// Replaced values.
-    pub replaced: ReplacedValues,
-}
-
-impl WrittenRows {
-    /// Adds to a table's rows.
-    pub(crate) fn count(&mut self, table: TableId, rows: u64) {
-        *self.rows.entry(table).or_default() += rows;
-    }
-
-    /// Adds the counts of another thread or rank.
-    pub(crate) fn add(&mut self, other: WrittenRows) {
-        other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
-        for (table, rows) in other.placeholders {
-            *self.placeholders.entry(table).or_default() += rows;
-        }
-        for (place, rows) in other.replaced {
-            *self.replaced.entry(place).or_default() += rows;
-        }
-    }
-}
 
 /// Makes merged rows of the pieces of this rank's inputs. Threads share it.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +100,7 @@ impl RowMaker<'_> {
     pub(crate) fn make_joined(
         &self,
         part: PieceRef,
-        (table, wanted, parts): (TableId, &'static [&'static str], EventParts),
+        (table, wanted, whole_events): (TableId, &'static [&'static str], bool),
         loaded: &LoadedStrings,
         take: &mut TakeMadeRows<'_>,
     ) -> Result<bool, Failure> {
@@ -159,7 +113,7 @@ impl RowMaker<'_> {
         };
         let no_strings = StringMap::default();
         let map = self.source_map(part, loaded.maps.get(source.string_table).unwrap_or(&no_strings));
-        take_joined_block(shard, (block, keys), (table, wanted, parts), &map, &loaded.texts, take)?;
+        take_joined_block(shard, (block, keys), (table, wanted, whole_events), &map, &loaded.texts, take)?;
         Ok(true)
     }
 

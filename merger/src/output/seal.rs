@@ -1,19 +1,19 @@
 //! Phase 5: writes the pages above the leaf pages, and the tables that SQLite writes.
 
 use super::index::{LeafIndex, LeafSlot};
-use super::rows::WrittenRows;
 use super::sets::{SharedTableRows, TableSets};
 use super::string_rows::StringRows;
-use crate::agree::nodes::JobNodes;
-use crate::input::survey::{InputSurvey, with_lost_rows};
+use super::written_rows::WrittenRows;
 use super::written_strings::each_written_string;
+use crate::agree::nodes::JobNodes;
 use crate::input::JobSchema;
+use crate::input::survey::{InputSurvey, with_lost_rows};
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 use rpd_rocpd::Writer;
-use rpd_run::tags::FURTHER_SET;
+use rpd_rocpd::read::StoredTableSet;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ pub(crate) fn finish(
     }
     for set in 1..sets.all.len() {
         writer
-            .metadata_of(set, FURTHER_SET, "its words are in the first set of this file")
+            .metadata_of(set, StoredTableSet::FURTHER_SET, "its words are in the first set of this file")
             .map_err(write_failure)?;
     }
     commit(writer, path)

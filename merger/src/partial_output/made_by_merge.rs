@@ -3,8 +3,7 @@
 use rpd_calls::CallFile;
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of};
-use rpd_rocpd::read::{Database, FileKind, sniff};
-use rpd_run::tags::is_merged_set;
+use rpd_rocpd::read::{Database, FileKind, StoredTableSet, sniff};
 use rpd_shard::MERGE_APPLICATION_ID;
 use std::fs;
 use std::io::Read;
@@ -77,9 +76,8 @@ fn is_marked(header: &[u8; HEADER]) -> bool {
 /// Returns whether a merge wrote a file, by its metadata.
 pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
-        Ok(Format::RocPd) => {
-            Database::open(path).is_ok_and(|database| database.table_sets().iter().any(is_merged_set))
-        }
+        Ok(Format::RocPd) => Database::open(path)
+            .is_ok_and(|database| database.table_sets().iter().any(StoredTableSet::is_merged)),
         Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
         _ => false,
     }

@@ -5,7 +5,6 @@ use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, StoredTableSet};
-use rpd_run::tags::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::shell_words::path_word;
 use std::collections::BTreeSet;
@@ -184,7 +183,7 @@ fn database(path: &Path) -> Result<Vec<String>, Failure> {
         let database = line("database", format!("{path_text} ({bytes} bytes): {what}"));
         vec![database, line("processes", format!("{processes}{ranks}"))]
     };
-    let Some(merge) = table_sets.iter().find(|set| is_merged_set(set)) else {
+    let Some(merge) = table_sets.iter().find(|set| set.is_merged()) else {
         let [major, minor, patch] = table_sets.first().map_or([0; 3], |set| set.version);
         let mut lines = describe(format!("a RocPD database {major}.{minor}.{patch} of a profiler"));
         lines.push(line("next", format!("rpd-merge {word} -o trace.db")));

@@ -4,7 +4,7 @@ use super::UnwrittenMerge;
 use crate::output::written_strings::TakeWrittenString;
 use rpd_comm::{Comm, agree_on_result, all_gather_values};
 use rpd_console::Failure;
-use rpd_run::row_source::RowSource;
+use rpd_run::RowSource;
 use rpd_shard::model::{Keys, Local, Rows, RowsBuilder, Schema, TableId, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -96,7 +96,8 @@ pub(super) fn all_bounds(
     comm: &impl Comm,
     own: &HashMap<TableId, (i64, i64)>,
 ) -> Result<HashMap<TableId, (i64, i64)>, Failure> {
-    let own: Vec<(TableId, i64, i64)> = own.iter().map(|(table, (first, last))| (*table, *first, *last)).collect();
+    let own: Vec<(TableId, i64, i64)> =
+        own.iter().map(|(table, (first, last))| (*table, *first, *last)).collect();
     let mut bounds = HashMap::new();
     for (table, first, last) in all_gather_values(comm, &own)?.into_iter().flatten() {
         let known = bounds.entry(table).or_insert((first, last));

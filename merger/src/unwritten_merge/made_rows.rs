@@ -1,16 +1,19 @@
 //! Makes rows of the inputs when they are read.
 
-use super::UnwrittenMerge;
+use super::{TakePieceRows, UnwrittenMerge};
 use crate::input::PieceRef;
 use crate::merge::{AgreedMerge, row_maker};
 use crate::output::loaded_strings::LoadedStrings;
 use crate::output::piece_rows::PieceRows;
-use crate::output::rows::WrittenRows;
+use crate::output::written_rows::WrittenRows;
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
-use rpd_run::RowUnit;
-use rpd_run::row_source::{EventParts, RowSource, TakeJoinedRows, TakePieceRows};
-use rpd_shard::model::{TableId, rocpd};
+use rpd_run::{JoinedEvents, RowSource, RowUnit};
+use rpd_shard::model::{Local, Rows, TableId, rocpd};
+
+/// Callback that receives regions or samples of several pieces, with their events.
+type TakeJoinedRows<'a> =
+    dyn FnMut(usize, &Rows<Local>, Option<JoinedEvents<'_>>) -> Result<(), Failure> + 'a;
 
 impl UnwrittenMerge {
     /// Calls `make` for each of these pieces of a table, with its index in `pieces` and the strings of its input.
@@ -77,13 +80,16 @@ impl RowSource for UnwrittenMerge {
 
     fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         Ok(match table {
-            rocpd::STRING | rocpd::INFO_NODE => i64::try_from(self.row_count(table, 0)).ok().map(|last| (1, last)),
+            rocpd::STRING | rocpd::INFO_NODE => {
+                i64::try_from(self.row_count(table, 0)).ok().map(|last| (1, last))
+            }
             table => self.bounds.get(&table).copied(),
         })
     }
 
     fn has_unit(&self, unit: &RowUnit) -> bool {
-        self.gathered.is_none() || self.pieces.bounds().iter().any(|(table, bounds)| unit.has_ids_in(*table, *bounds))
+        self.gathered.is_none()
+            || self.pieces.bounds().iter().any(|(table, bounds)| unit.has_ids_in(*table, *bounds))
     }
 
     fn read_pieces(
@@ -127,7 +133,7 @@ impl RowSource for UnwrittenMerge {
         table: TableId,
         pieces: &[usize],
         wanted: &'static [&'static str],
-        parts: EventParts,
+        whole_events: bool,
         take: &mut TakeJoinedRows<'_>,
     ) -> Result<(), Failure> {
         let AgreedMerge { inputs, agreed, .. } = &self.merge;
@@ -135,7 +141,7 @@ impl RowSource for UnwrittenMerge {
         let mut uncounted = WrittenRows::default();
         let what = PieceRows::OfTable(table, wanted);
         self.each_piece(table, pieces, &mut |number, place, loaded| {
-            let request = (table, wanted, parts);
+            let request = (table, wanted, whole_events);
             if maker.make_joined(place, request, loaded, &mut |rows, joined| {
                 take(number, &rows.into_stored(), joined)
             })? {

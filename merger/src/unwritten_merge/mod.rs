@@ -14,12 +14,14 @@ use gathered_rows::{GatheredRows, all_bounds};
 use row_pieces::RowPieces;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Failure, Progress};
-use rpd_run::row_source::TakePieceRows;
-use rpd_shard::model::{Keys, RowsBuilder, Schema, TableId, Value, rocpd};
+use rpd_shard::model::{Keys, Local, Rows, RowsBuilder, Schema, TableId, Value, rocpd};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use string_cache::StringCache;
+
+/// Callback that receives the rows of several pieces: the index of the piece in the request, and rows of it.
+type TakePieceRows<'a> = dyn FnMut(usize, &Rows<Local>) -> Result<(), Failure> + 'a;
 
 /// Number of string rows that are made at once.
 const STRINGS_AT_ONCE: usize = 16_384;

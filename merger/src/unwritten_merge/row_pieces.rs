@@ -101,7 +101,8 @@ fn each_table(
                 }
                 take(rocpd::ARG, keys.arg, rows);
             } else if let Some(table) = source.tables.get(&stored).map(|table| table.id)
-                && let Some(number) = source.spaces.get(&table).and_then(|space| space.stored(block.header.first_key))
+                && let Some(number) =
+                    source.spaces.get(&table).and_then(|space| space.stored(block.header.first_key))
             {
                 take(table, number, rows);
             }

@@ -156,7 +156,8 @@ fn time_turn(contestant: Contestant, forms: &RunForms) -> Result<f64, Box<dyn Er
     let began = Instant::now();
     let query = match contestant {
         Contestant::Report | Contestant::FromShards => {
-            let job = Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--quiet", "--format", "csv"]);
+            let job =
+                Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--quiet", "--format", "csv"]);
             let outcome = match contestant {
                 Contestant::FromShards => job.args(&forms.shards).run(),
                 _ => job.arg(&forms.database).run(),

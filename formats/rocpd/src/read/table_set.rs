@@ -73,6 +73,21 @@ impl fmt::Display for LeftOut {
 }
 
 impl StoredTableSet {
+    /// Tag of a merged database.
+    const VERSION_TAG: &str = "rpd.version";
+    /// Tag of the second and all later table sets of a merged database. Their times are job times, too.
+    pub const FURTHER_SET: &str = "rpd.set";
+
+    /// Returns whether rpd-merge wrote it.
+    pub fn is_merged(&self) -> bool {
+        self.is_first_merged() || self.tags.contains_key(StoredTableSet::FURTHER_SET)
+    }
+
+    /// Returns whether rpd-merge wrote it, and it has the metadata of the merge.
+    pub fn is_first_merged(&self) -> bool {
+        self.tags.contains_key(StoredTableSet::VERSION_TAG)
+    }
+
     /// Returns a table set without tables.
     pub(super) fn new(suffix: String) -> StoredTableSet {
         StoredTableSet {

@@ -128,8 +128,7 @@ impl CallFile {
         }
         let state = u128::from_le_bytes(take(&mut fields));
         let count = u64::from_le_bytes(take(&mut fields));
-        if state != database_state(&database, stored.table_sets())? || count != run.units.len() as u64
-        {
+        if state != database_state(&database, stored.table_sets())? || count != run.units.len() as u64 {
             return Err(CallFileError::OtherDatabase);
         }
         let units = unit_places(&file, found.len(), stored.bytes(), run)?;

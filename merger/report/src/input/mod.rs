@@ -103,11 +103,7 @@ impl ReportRun {
     }
 }
 
-fn select(
-    run: &RunDatabase,
-    extent: Option<(i64, i64)>,
-    common: &CommonArgs,
-) -> Result<Selection, Failure> {
+fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) -> Result<Selection, Failure> {
     let window = match common.window {
         None => (None, None),
         Some(window) => {

@@ -18,7 +18,6 @@ use rayon::prelude::*;
 use rpd_comm::{Comm, agree_on_result, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::counted;
-use rpd_run::row_source::EventParts;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
 use serde::Serialize;
@@ -121,8 +120,7 @@ impl<'r> TimedRows<'r> {
         let run = &self.run.database;
         let selected: HashSet<*const RowUnit> = self.units().into_iter().map(std::ptr::from_ref).collect();
         let local = run.local_units.iter().filter_map(|place| Some((*place, run.units.get(*place)?)));
-        let local: Vec<_> =
-            local.filter(|(_, unit)| selected.contains(&std::ptr::from_ref(*unit))).collect();
+        let local: Vec<_> = local.filter(|(_, unit)| selected.contains(&std::ptr::from_ref(*unit))).collect();
         let read = local.into_par_iter().map(|(place, unit)| read_unit(place, unit));
         let own = read.try_reduce(T::default, |one, other| Ok(join(one, other)));
         if comm.size() == 1 {
@@ -165,7 +163,7 @@ impl<'r> TimedRows<'r> {
         let fold_piece = |(table, piece): (TimedTable, usize)| {
             let mut result = start();
             let ids = unit.ids(table.id());
-            let wanted = (table.columns(), EventParts::Category);
+            let wanted = (table.columns(), false);
             source.read_joined(table.id(), &[piece], ids, wanted, &mut |rows, places, joined| {
                 let category = joined.and_then(|joined| joined.category_id);
                 let category = category.map(|id| self.names.category_code(id));

@@ -28,7 +28,12 @@ const REASONS: [(&str, &str); 5] = [
 ];
 
 /// Makes the report of all ranks, or of one beside what is typical.
-pub(crate) fn report_steps(run: &ReportRun, comm: &dyn Comm, rank: Option<u32>, max_rows: usize) -> Result<Option<Report>, Failure> {
+pub(crate) fn report_steps(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    rank: Option<u32>,
+    max_rows: usize,
+) -> Result<Option<Report>, Failure> {
     with_analysis(run, comm, ListedParts::default(), |found| {
         let selected: Vec<u32> = match rank {
             Some(rank) => vec![timeline_of_rank(found, rank)?],

@@ -91,7 +91,9 @@ fn a_full_temporary_folder_names_tmpdir() {
     // Names that no codec makes shorter than the limit.
     let event = |number: u64| {
         let name = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "{name:x}", "pid": 7, "tid": 7, "ts": {number}, "dur": 1}}"#)
+        format!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "{name:x}", "pid": 7, "tid": 7, "ts": {number}, "dur": 1}}"#
+        )
     };
     let events: Vec<String> = (1..20_000).map(event).collect();
     fs::write(&trace, format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(", "))).unwrap();

@@ -34,7 +34,8 @@ fn report_with(temporary: &Path, arguments: &[&str], input: Option<&Path>) -> Re
 fn foreign_file(folder: &Path) -> PathBuf {
     let trace = folder.join("rank0.pt.trace.json");
     let events = r#"[{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1000.5, "dur": 3.25}]"#;
-    let base = r#""schemaVersion": 1, "distributedInfo": {"rank": 0}, "baseTimeNanoseconds": 1759000000000000000"#;
+    let base =
+        r#""schemaVersion": 1, "distributedInfo": {"rank": 0}, "baseTimeNanoseconds": 1759000000000000000"#;
     fs::write(&trace, format!("{{{base}, \"traceEvents\": {events}}}")).unwrap();
     trace
 }
@@ -62,7 +63,10 @@ fn foreign_files_are_translated_below_tmpdir() {
     let trace = foreign_file(folder.path());
     let temporary = tempfile::tempdir().unwrap();
     let report = report_with(temporary.path(), &["summary"], Some(&trace)).unwrap();
-    assert_eq!((&report["summary"][0]["name"], &report["summary"][0]["total_ns"]), (&"aten::add".into(), &3250.into()));
+    assert_eq!(
+        (&report["summary"][0]["name"], &report["summary"][0]["total_ns"]),
+        (&"aten::add".into(), &3250.into())
+    );
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is written beside the input");
     let error = report_with(&temporary.path().join("missing"), &["summary"], Some(&trace)).unwrap_err();

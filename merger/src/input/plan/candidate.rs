@@ -7,7 +7,6 @@ use rpd_foreign::Format;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, StoredTableSet, Wanted};
 use rpd_rocpd::schema::{version_of, with_words_of};
-use rpd_run::tags::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{Clock, Process, SYSTEM_SOURCE, Selection};
@@ -148,7 +147,7 @@ impl InputCandidate {
         };
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
-        let merged: Vec<_> = table_sets.iter().filter(|set| is_merged_set(set)).collect();
+        let merged: Vec<_> = table_sets.iter().filter(|set| set.is_merged()).collect();
         let mut host_clocks = HostClocks::default();
         if let Some(process) = nameless(table_sets).filter(|_| merged.is_empty()) {
             host_clocks.add_nameless(path, process);
@@ -211,7 +210,7 @@ fn member(id: u128) -> String {
 fn members(database: &Database) -> Vec<String> {
     let mut members = Vec::new();
     for (i, set) in database.table_sets().iter().enumerate() {
-        let noted = if is_merged_set(set) { noted_guids(database, i) } else { Vec::new() };
+        let noted = if set.is_merged() { noted_guids(database, i) } else { Vec::new() };
         match noted.is_empty() {
             true => members.push(set.guid.clone()),
             false => members.extend(noted),

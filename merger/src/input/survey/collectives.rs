@@ -5,7 +5,6 @@ use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames};
 use rpd_rocpd::read::{Database, StoredTableSet, Wanted};
-use rpd_run::tags::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};
@@ -94,7 +93,7 @@ pub(super) fn of_table_set(
     process: &Process,
     sample: &CallSample,
 ) -> ProcessCollectives {
-    if names.is_empty() || is_merged_set(set) || set.processes.len() > 1 {
+    if names.is_empty() || set.is_merged() || set.processes.len() > 1 {
         return ProcessCollectives::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {

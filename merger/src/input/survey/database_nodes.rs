@@ -4,7 +4,6 @@ use super::table_set_reader::TableSetReader;
 use crate::input::BuiltinString;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{ProcessFacts, StoredTableSet};
-use rpd_run::tags::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 
@@ -24,7 +23,7 @@ impl TableSetReader<'_> {
             node.boot_id = match boot_of_machine(&node) {
                 Some(boot_id) => boot_id,
                 // All table sets of a merge have the same nodes.
-                None if is_merged_set(self.found) => unknown_boot(""),
+                None if self.found.is_merged() => unknown_boot(""),
                 None => {
                     let Node { machine_id, boot_id, hostname, .. } =
                         unnamed_node(number as i64, &self.processes());
@@ -59,7 +58,7 @@ pub(super) fn main_process(set: &StoredTableSet, nodes: &[(i64, Node)]) -> Proce
         rank_from,
         domain: ClockDomain {
             boot_id: node.boot_id.clone(),
-            time_namespace: if is_merged_set(set) { MERGED_TIME_NAMESPACE } else { 0 },
+            time_namespace: if set.is_merged() { MERGED_TIME_NAMESPACE } else { 0 },
         },
         pid: i32::try_from(pid).unwrap_or(-1),
         ppid: -1,
