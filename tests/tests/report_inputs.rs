@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Subcommands that any run has.
-const OF_ANY_RUN: [&[&str]; 12] = [
+const OF_ANY_RUN: [&[&str]; 13] = [
     &[],
     &["--explain"],
     &["summary"],
@@ -17,6 +17,7 @@ const OF_ANY_RUN: [&[&str]; 12] = [
     &["summary", "--window", "0.01..0.05"],
     &["ranks"],
     &["collectives"],
+    &["gpu"],
     &["blame"],
     &["steps"],
     &["messages"],

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every subcommand, with the options that change its tables.
-pub(crate) const SUBCOMMANDS: [&[&str]; 18] = [
+pub(crate) const SUBCOMMANDS: [&[&str]; 19] = [
     &[],
     &["--explain"],
     &["blame"],
@@ -28,6 +28,7 @@ pub(crate) const SUBCOMMANDS: [&[&str]; 18] = [
     &["summary"],
     &["ranks"],
     &["collectives"],
+    &["gpu"],
     &["clocks"],
     &["integrity"],
 ];

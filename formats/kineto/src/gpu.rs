@@ -88,6 +88,7 @@ impl EventRows<'_> {
             extdata: extdata.map(str::as_bytes),
         };
         self.out.row(SOURCE, &row)?;
+        self.collective(event, key)?;
         Ok(key)
     }
 

@@ -234,7 +234,7 @@ impl<'s> EventRows<'s> {
 
     /// Writes the parameters of a collective as args: a merge uses them to match the calls of all ranks.
     #[inline]
-    fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
+    pub(crate) fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
         let given = &event.args.collective;
         if given.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());

@@ -8,6 +8,7 @@ mod clocks;
 mod collectives;
 mod efficiency;
 mod evidence;
+mod gpu;
 mod input;
 mod integrity;
 mod messages;

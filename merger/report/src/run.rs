@@ -4,6 +4,7 @@ use crate::blame::report_blame;
 use crate::clocks::report_clocks;
 use crate::collectives::report_collectives;
 use crate::efficiency::report_efficiency;
+use crate::gpu::report_gpu;
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, report_integrity};
 use crate::messages::report_messages;
@@ -91,6 +92,7 @@ fn make_report(cli: &CommandLine, comm: &dyn Comm, run: &ReportRun) -> Result<Op
             report_summary(run, comm, by, max_rows).map(Some)
         }
         Some(Subject::Ranks(_)) => report_ranks(run, comm, max_rows).map(Some),
+        Some(Subject::Gpu(_)) => report_gpu(run, comm, max_rows).map(Some),
         Some(Subject::Collectives(_)) => report_collectives(run, comm, max_rows).map(Some),
         Some(Subject::Blame { rank, .. }) => report_blame(run, comm, *rank, max_rows, explained),
         Some(Subject::Steps { rank, .. }) => report_steps(run, comm, *rank, max_rows),

@@ -18,6 +18,7 @@ Examples:
   rpd-report summary --by-rank --ranks 0,8-15 RUN
                                          the same for some ranks, each by itself
   rpd-report ranks --window 60..90 RUN   half a minute of each rank
+  rpd-report gpu RUN                     what keeps the GPUs from computing
   rpd-report collectives --format csv RUN > collectives.csv
   rpd-report integrity --strict RUN      what is missing; exit code 3 if anything is
   rpd-report clocks --format json RUN    error bounds of times, for machines
@@ -105,6 +106,10 @@ pub(crate) enum Subject {
     Ranks(SubjectInputs),
     /// Collectives of MPI and RCCL by communicator, function and size: durations, and the skew of their ranks
     Collectives(SubjectInputs),
+    /// Where the time of each GPU went: computing, communicating, copying, idle; launches, and classes of kernels
+    ///
+    /// Communication is exposed while no other kernel runs. docs/GPU.md has the formulas.
+    Gpu(SubjectInputs),
     /// What each rank causes: its own work, how long others waited for it, and the gain by typical work
     Blame {
         /// The work of this rank, beside what is typical of all ranks
@@ -181,6 +186,7 @@ impl Subject {
             | Subject::Path(inputs)
             | Subject::Efficiency(inputs)
             | Subject::Ranks(inputs)
+            | Subject::Gpu(inputs)
             | Subject::Collectives(inputs)
             | Subject::Clocks(inputs)
             | Subject::Integrity(inputs) => &inputs.inputs,

@@ -42,8 +42,10 @@ pub(crate) struct TimedRow {
     pub(crate) end: i64,
     /// Id of its event.
     pub(crate) event: Option<i64>,
-    /// Id of the agent that did the work.
+    /// Id of the agent that did the work, or that received a copy.
     pub(crate) agent: Option<i64>,
+    /// Id of the agent that sent a copy.
+    pub(crate) source_agent: Option<i64>,
 }
 
 /// Reads the timed rows of a run.
@@ -231,6 +233,7 @@ impl<'r> TimedRows<'r> {
         let column = |name: &str| rows.column(name);
         let (starts, ends, events) = (column("start"), column("end"), column("event_id"));
         let (processes, agents) = (column("pid"), table.agent().map(column));
+        let source_agents = table.source_agent().map(column);
         let mut naming = Naming { rows: self, context, cells: column(table.name()), last: None };
         let (mut near, mut without_times) = (0, 0);
         for i in places {
@@ -253,6 +256,7 @@ impl<'r> TimedRows<'r> {
                 end,
                 event,
                 agent: agents.and_then(|agents| agents.int(i)),
+                source_agent: source_agents.and_then(|agents| agents.int(i)),
             });
         }
         without_times

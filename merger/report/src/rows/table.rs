@@ -41,7 +41,9 @@ impl TimedTable {
         match self {
             TimedTable::Region => &["pid", "start", "end", "name_id", "event_id"],
             TimedTable::Kernel => &["pid", "start", "end", "kernel_id", "event_id", "agent_id"],
-            TimedTable::Copy => &["pid", "start", "end", "name_id", "event_id"],
+            TimedTable::Copy => {
+                &["pid", "start", "end", "name_id", "event_id", "dst_agent_id", "src_agent_id"]
+            }
             TimedTable::Allocation => &["pid", "start", "end", "type", "event_id"],
         }
     }
@@ -55,8 +57,17 @@ impl TimedTable {
         }
     }
 
-    /// Returns the column with the agent that does the work.
+    /// Returns the column with the agent that does the work or receives the copy.
     pub(super) fn agent(self) -> Option<&'static str> {
-        (self == TimedTable::Kernel).then_some("agent_id")
+        match self {
+            TimedTable::Kernel => Some("agent_id"),
+            TimedTable::Copy => Some("dst_agent_id"),
+            TimedTable::Region | TimedTable::Allocation => None,
+        }
+    }
+
+    /// Returns the column with the agent that sends the copy.
+    pub(super) fn source_agent(self) -> Option<&'static str> {
+        (self == TimedTable::Copy).then_some("src_agent_id")
     }
 }

@@ -45,10 +45,32 @@ impl IntervalUnion {
     }
 
     /// Returns the length of the times, ns.
-    pub(crate) fn length(mut self) -> i64 {
-        self.join_touching();
-        self.intervals.iter().map(|(start, end)| end.saturating_sub(*start)).fold(0, i64::saturating_add)
+    pub(crate) fn length(self) -> i64 {
+        length(&self.into_intervals())
     }
+
+    /// Returns the times as intervals, which ascend and do not touch.
+    pub(crate) fn into_intervals(mut self) -> Vec<(i64, i64)> {
+        self.join_touching();
+        self.intervals
+    }
+}
+
+/// Returns the length of intervals that do not overlap, ns.
+pub(crate) fn length(intervals: &[(i64, i64)]) -> i64 {
+    intervals.iter().map(|(start, end)| end.saturating_sub(*start)).fold(0, i64::saturating_add)
+}
+
+/// Returns the length of the times that are in both, ns. The intervals of each ascend and do not touch.
+pub(crate) fn overlap(one: &[(i64, i64)], other: &[(i64, i64)]) -> i64 {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut sum = 0i64;
+    while let (Some(&&(start, end)), Some(&&(other_start, other_end))) = (one.peek(), other.peek()) {
+        sum = sum.saturating_add((end.min(other_end) - start.max(other_start)).max(0));
+        let ended = if end <= other_end { one.next() } else { other.next() };
+        debug_assert!(ended.is_some());
+    }
+    sum
 }
 
 #[cfg(test)]

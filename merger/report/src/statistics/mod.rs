@@ -4,4 +4,4 @@ mod distribution;
 mod intervals;
 
 pub(crate) use distribution::{Distribution, DurationSummary};
-pub(crate) use intervals::IntervalUnion;
+pub(crate) use intervals::{IntervalUnion, length, overlap};

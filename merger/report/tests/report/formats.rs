@@ -8,13 +8,14 @@ use std::process::Stdio;
 /// Keys of the overview that hold no rows of a table.
 const NO_TABLES: [&str; 4] = ["unavailable", "notes", "findings", "reasons"];
 
-const SUBCOMMANDS: [&[&str]; 14] = [
+const SUBCOMMANDS: [&[&str]; 15] = [
     &[],
     &["summary"],
     &["summary", "--by-rank"],
     &["summary", "--by-node"],
     &["ranks"],
     &["collectives"],
+    &["gpu"],
     &["blame"],
     &["steps"],
     &["messages"],
