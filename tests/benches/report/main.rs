@@ -7,14 +7,14 @@
 //!
 //! The database has about four million rows with times. Each round runs the report over it and over its shards, SQL for
 //! its counts, sums and extremes, and SQL for the percentiles too; they change places every round. One turn of each
-//! warms the page cache. Ratios are taken within a round. Then follow the times that rpd-graph takes for a call, without a database. With
+//! warms the page cache. Ratios are taken within a round. It needs MPI, for the same report on two ranks. Then follow the times that rpd-graph takes for a call, without a database. With
 //! `--screen-ranks`, only the first screen of a run of so many ranks and ten million calls is timed.
 
 mod first_screen;
 mod graph_speed;
 
 use clap::Parser;
-use rpd_tests::harness::{Job, binary, repository, rpd_merge};
+use rpd_tests::harness::{Job, binary, mpirun, repository, rpd_merge};
 use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
 use rusqlite::{Connection, OpenFlags};
@@ -80,13 +80,19 @@ struct Arguments {
 enum Contestant {
     Report,
     FromShards,
+    /// From shards, on two ranks.
+    OnRanks,
+    /// Two ranks that report almost nothing.
+    StartOfRanks,
     Sums,
     Percentiles,
 }
 
-const CONTESTANTS: [(Contestant, &str); 4] = [
+const CONTESTANTS: [(Contestant, &str); 6] = [
     (Contestant::Report, "rpd-report summary"),
     (Contestant::FromShards, "rpd-report summary, from shards"),
+    (Contestant::OnRanks, "mpirun -n 2 rpd-report summary, from shards"),
+    (Contestant::StartOfRanks, "mpirun -n 2 rpd-report clocks"),
     (Contestant::Sums, "SQL: counts, sums, extremes"),
     (Contestant::Percentiles, "SQL: the same and percentiles"),
 ];
@@ -111,7 +117,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     for (contestant, _) in CONTESTANTS {
         time_turn(contestant, &inputs)?;
     }
-    let mut seconds: [Vec<f64>; 4] = Default::default();
+    let mut seconds: [Vec<f64>; 6] = Default::default();
     for round in 0..rounds {
         for turn in 0..CONTESTANTS.len() {
             let at = (round + turn) % CONTESTANTS.len();
@@ -127,6 +133,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         let speed = rows as f64 / median / 1e6;
         println!("| {name} | {median:.3} | {speed:.1} | {} |", RatioInterval::of(ratios));
     }
+    let [threads, ranks, start] = [1, 2, 3].map(|at| seconds[at].iter());
+    let ratios = threads.zip(ranks).zip(start).map(|((threads, ranks), start)| threads / (ranks - start));
+    println!("\nspeed on two ranks, without the start of mpirun, to that on all cores as threads: {}", RatioInterval::of(ratios));
     graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }
@@ -155,12 +164,17 @@ fn count_rows(database: &Path) -> Result<i64, rusqlite::Error> {
 fn time_turn(contestant: Contestant, forms: &RunForms) -> Result<f64, Box<dyn Error>> {
     let began = Instant::now();
     let query = match contestant {
-        Contestant::Report | Contestant::FromShards => {
-            let job =
-                Job::new(binary("rpd-report")).limit(LIMIT).args(["summary", "--quiet", "--format", "csv"]);
+        Contestant::Report | Contestant::FromShards | Contestant::OnRanks | Contestant::StartOfRanks => {
+            let report = binary("rpd-report");
+            let job = match contestant {
+                Contestant::Report | Contestant::FromShards => Job::new(report),
+                _ => mpirun(2).arg(report),
+            };
+            let job = job.limit(LIMIT).args(["--quiet", "--format", "csv"]);
             let outcome = match contestant {
-                Contestant::FromShards => job.args(&forms.shards).run(),
-                _ => job.arg(&forms.database).run(),
+                Contestant::FromShards | Contestant::OnRanks => job.arg("summary").args(&forms.shards).run(),
+                Contestant::StartOfRanks => job.arg("clocks").arg(&forms.database).run(),
+                _ => job.arg("summary").arg(&forms.database).run(),
             };
             let seconds = began.elapsed().as_secs_f64();
             return if outcome.code() == Some(0) { Ok(seconds) } else { Err(outcome.to_string().into()) };
