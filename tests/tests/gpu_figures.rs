@@ -36,7 +36,13 @@ fn write_trace(folder: &Path, rank: u32, events: &[String]) -> PathBuf {
 }
 
 /// An event with times in ns.
-fn span(category: &str, name: &str, (gpu, stream): (u64, u64), (start, dur): (u64, u64), args: &str) -> String {
+fn span(
+    category: &str,
+    name: &str,
+    (gpu, stream): (u64, u64),
+    (start, dur): (u64, u64),
+    args: &str,
+) -> String {
     let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
     format!(
         r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": {gpu}, "tid": {stream}, "ts": {}, "dur": {}, "args": {{{args}}}}}"#,
@@ -47,7 +53,7 @@ fn span(category: &str, name: &str, (gpu, stream): (u64, u64), (start, dur): (u6
 
 /// Compares a report with what the script computes from the same trace. Returns the number of GPUs.
 fn assert_same(report: &Json, expected: &Json, what: &str) -> usize {
-    let gpus = report["gpus"].as_array().unwrap();
+    let gpus = report["gpu"].as_array().unwrap();
     let wanted = expected["gpus"].as_object().unwrap();
     assert_eq!(gpus.len(), wanted.len(), "{what}: {report}");
     for gpu in gpus {
@@ -102,7 +108,8 @@ fn overlapping_streams_and_late_launches_have_the_figures_that_a_script_computes
     let folder = tempfile::tempdir().unwrap();
     let mut events = Vec::new();
     let mut below = numbers(7);
-    let names = ["ncclDevKernel_AllReduce", "Cijk_MT128", "vectorized_elementwise", "Memset (Device)", "mine"];
+    let names =
+        ["ncclDevKernel_AllReduce", "Cijk_MT128", "vectorized_elementwise", "Memset (Device)", "mine"];
     for number in 1..400u64 {
         let (gpu, stream) = (below(2), below(3));
         let launch = number * 10_000 + below(5_000);
@@ -155,7 +162,8 @@ fn collectives_of_kernels_have_the_figures_that_a_script_computes() {
     let expected: Vec<Json> = serde_json::from_str(&expected).unwrap();
     let database = folder.path().join("merged.db");
     let _ = rpd_merge().args(["--quiet", "-o"]).arg(&database).args(&traces).run().success();
-    let of_traces = Job::new(binary("rpd-report")).args(["gpu", "--quiet", "--format", "json"]).args(&traces).run();
+    let of_traces =
+        Job::new(binary("rpd-report")).args(["gpu", "--quiet", "--format", "json"]).args(&traces).run();
     let of_traces: Json = serde_json::from_str(&of_traces.success().stdout).unwrap();
     for report in [of_traces, reported(&database)] {
         let found = report["gpu_collectives"].as_array().unwrap();

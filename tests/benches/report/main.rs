@@ -135,7 +135,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     let [threads, ranks, start] = [1, 2, 3].map(|at| seconds[at].iter());
     let ratios = threads.zip(ranks).zip(start).map(|((threads, ranks), start)| threads / (ranks - start));
-    println!("\nspeed on two ranks, without the start of mpirun, to that on all cores as threads: {}", RatioInterval::of(ratios));
+    println!(
+        "\nspeed on two ranks, without the start of mpirun, to that on all cores as threads: {}",
+        RatioInterval::of(ratios)
+    );
     graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }

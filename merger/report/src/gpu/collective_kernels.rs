@@ -143,13 +143,16 @@ enum CollectiveTraffic {
 impl CollectiveTraffic {
     /// Returns the kind of a function by its name, in any spelling.
     fn of(function: &str) -> Option<CollectiveTraffic> {
-        let name: String = function.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect();
+        let name: String =
+            function.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect();
         let has = |word: &str| name.contains(word);
         Some(match () {
             () if has("allreduce") => CollectiveTraffic::Reduces,
             () if has("allgather") => CollectiveTraffic::Gathers,
             () if has("reducescatter") || has("alltoall") => CollectiveTraffic::Scatters,
-            () if has("broadcast") || has("reduce") || has("send") || has("recv") => CollectiveTraffic::Passes,
+            () if has("broadcast") || has("reduce") || has("send") || has("recv") => {
+                CollectiveTraffic::Passes
+            }
             () => return None,
         })
     }
@@ -189,10 +192,9 @@ pub(super) fn collective_table(kernels: &[CollectiveKernel], max_rows: usize) ->
         line.total += i128::from(kernel.end - kernel.start);
     }
     for instance in instances(kernels) {
-        let (Some(first), Some(latency)) = (
-            instance.first(),
-            instance.iter().map(|kernel| kernel.end - kernel.start).min(),
-        ) else {
+        let (Some(first), Some(latency)) =
+            (instance.first(), instance.iter().map(|kernel| kernel.end - kernel.start).min())
+        else {
             continue;
         };
         let starts = || instance.iter().map(|kernel| kernel.start);
@@ -202,7 +204,9 @@ pub(super) fn collective_table(kernels: &[CollectiveKernel], max_rows: usize) ->
         line.skews.add(skew);
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
-    lines.sort_by(|(one, times), (other, others)| (Reverse(times.total), one).cmp(&(Reverse(others.total), other)));
+    lines.sort_by(|(one, times), (other, others)| {
+        (Reverse(times.total), one).cmp(&(Reverse(others.total), other))
+    });
     let mut table = ReportTable::new("gpu_collectives", &COLUMNS);
     lines.into_iter().for_each(|(key, line)| table.push_up_to(max_rows, line.cells(key)));
     table
@@ -236,7 +240,10 @@ fn instances(kernels: &[CollectiveKernel]) -> Vec<Vec<&CollectiveKernel>> {
                 what(kernel) == what(found[0])
             };
             let distinct: BTreeSet<u32> = found.iter().map(|kernel| kernel.process).collect();
-            ranks > 1 && found.len() as u64 == ranks && distinct.len() == found.len() && found.iter().all(same)
+            ranks > 1
+                && found.len() as u64 == ranks
+                && distinct.len() == found.len()
+                && found.iter().all(same)
         };
         all.extend(numbered.into_values().filter(is_complete));
     }
@@ -251,9 +258,11 @@ impl CollectiveLine {
         };
         let latency = latencies.map(|times| times.percentiles[0]).filter(|ns| *ns > 0);
         let algorithm = bytes.zip(latency).map(|(bytes, ns)| bytes as f64 * 1e9 / ns as f64);
-        let factor = CollectiveTraffic::of(&function).zip(ranks).map(|(traffic, ranks)| traffic.factor(ranks));
+        let factor =
+            CollectiveTraffic::of(&function).zip(ranks).map(|(traffic, ranks)| traffic.factor(ranks));
         let bus = algorithm.zip(factor).map(|(algorithm, factor)| algorithm * factor);
-        let speed = |speed: Option<f64>| Cell::known(speed, |speed| Cell::BytesPerSecond(speed.round() as u64));
+        let speed =
+            |speed: Option<f64>| Cell::known(speed, |speed| Cell::BytesPerSecond(speed.round() as u64));
         vec![
             Cell::known(communicator, Cell::Text),
             Cell::known(ranks, Cell::Count),

@@ -88,7 +88,7 @@ pub(crate) fn report_gpu(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> R
     let span = gpus.iter().fold(None, |span, gpu| joined_span(span, Some(gpu.times.span)));
     let mut notes = Vec::new();
     let (classes, collectives) = (class_table(&gpus, max_rows), collective_table(&collectives, max_rows));
-    let mut table = ReportTable::new("gpus", &GPU_COLUMNS);
+    let mut table = ReportTable::new("gpu", &GPU_COLUMNS);
     for gpu in gpus {
         notes.extend(gpu.lack_of_launches());
         table.push_up_to(max_rows, gpu.cells());
@@ -101,7 +101,14 @@ pub(crate) fn report_gpu(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> R
         unavailable.push(Unavailable::new("gpu", reason).recorded_by(Some("rpd-collect --backend")));
     }
     let run = run.head_with(span);
-    Ok(Report { subject: "gpu", run, tables: vec![table, classes, collectives], notes, unavailable, screen: None })
+    Ok(Report {
+        subject: "gpu",
+        run,
+        tables: vec![table, classes, collectives],
+        notes,
+        unavailable,
+        screen: None,
+    })
 }
 
 /// A GPU that one process uses.

@@ -11,7 +11,8 @@ use rpd_shard::record::RunIdentity;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self};
+use std::fmt::Display;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -147,10 +148,11 @@ fn translate_file(
     translation_notes: &mut TranslationNotes,
 ) -> Result<(), String> {
     let from = &listed.path;
-    let write =
-        |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
-    let file = create_output(to, 0o600).map_err(write)?;
-    let mut sink = BufWriter::with_capacity(1 << 20, file);
+    let failed = |error: &dyn Display| {
+        format!("{}: cannot be translated to {}: {error}", from.display(), to.display())
+    };
+    let file = create_output(to, 0o600).map_err(|error| failed(&error))?;
+    let mut sink = ShardSink { file: BufWriter::with_capacity(1 << 20, file), has_failed: false };
     // The file belongs to whatever run it is merged with.
     let run = RunIdentity {
         run_id: String::new(),
@@ -160,8 +162,25 @@ fn translate_file(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
-    let account = rpd_foreign::translate(from, format, &mut sink, &Owner::unknown(run))?;
+    let account = rpd_foreign::translate(from, format, &mut sink, &Owner::unknown(run));
+    let account = account.map_err(|error| if sink.has_failed { failed(&error) } else { error })?;
     translation_notes.warnings.extend(account.warnings);
     translation_notes.notes.extend(account.notes);
-    sink.flush().map_err(write)
+    sink.flush().map_err(|error| failed(&error))
+}
+
+/// The file of a shard. It remembers whether a write failed, because the error of a translation does not name the shard.
+struct ShardSink {
+    file: BufWriter<File>,
+    has_failed: bool,
+}
+
+impl Write for ShardSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).inspect_err(|_| self.has_failed = true)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().inspect_err(|_| self.has_failed = true)
+    }
 }
