@@ -166,6 +166,99 @@ fn repeating_stretch(symbols: &[u32], period: usize) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steps::{StepKind, mark_steps_without_ranges};
+    use rpd_graph::{Call, CollectiveWaits, CommunicatorMembers};
+
+    /// A sequence of numbers that looks like chance.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    /// A job of three processes that call collectives on one communicator: each by its function, after this work in ns,
+    /// which differs by up to a tenth between them.
+    fn job(collectives: &[(u32, u64)], chance: &mut Chance) -> JobCalls {
+        let mut timelines = vec![CallTimeline::default(); 3];
+        let mut now = [0i64; 3];
+        for (number, (function, work)) in (0u32..).zip(collectives) {
+            now = now.map(|exit| exit + (work - chance.below(work / 10 + 1)) as i64);
+            let exit = now.into_iter().max().unwrap() + 1_000;
+            for (timeline, enter_ns) in timelines.iter_mut().zip(now) {
+                let duration_ns = exit.abs_diff(enter_ns);
+                timeline.calls.push(Call { enter_ns, duration_ns, label: *function });
+                timeline.entries.push(CollectiveEntry {
+                    call: number,
+                    communicator: 0,
+                    number,
+                    function: *function,
+                    root: -1,
+                    waits: CollectiveWaits::ForAll,
+                    is_blocking: true,
+                });
+            }
+            now = [exit; 3];
+        }
+        for (process, timeline) in (0u32..).zip(&mut timelines) {
+            (timeline.process, timeline.end_ns) = (process, now[0]);
+        }
+        let communicators = vec![CommunicatorMembers { groups: vec![vec![0, 1, 2]] }];
+        JobCalls { timelines, communicators, processes: 3, labels: 16, ..JobCalls::default() }
+    }
+
+    /// Functions of a step, which do not repeat within it.
+    fn functions_of_step(length: usize, chance: &mut Chance) -> Vec<u32> {
+        loop {
+            let step: Vec<u32> = (0..length).map(|_| chance.below(4) as u32).collect();
+            let repeats = |part: usize| (0..length).all(|place| step[place] == step[(place + part) % length]);
+            if (1..length).all(|part| !repeats(part)) {
+                return step;
+            }
+        }
+    }
+
+    #[test]
+    fn planted_steps_are_found_with_every_seed() {
+        for seed in 0..20 {
+            let chance = &mut Chance(seed);
+            let step = functions_of_step(1 + chance.below(9) as usize, chance);
+            let (before, steps, after) =
+                (chance.below(7) as usize, 30 + chance.below(50) as usize, chance.below(4));
+            let mut collectives: Vec<(u32, u64)> =
+                (0..before).map(|place| (7 + place as u32 % 2, 300_000)).collect();
+            for _ in 0..steps {
+                let work =
+                    |place: usize| if place == 0 { 5_000_000 } else { 200_000 + chance.below(800_000) };
+                collectives.extend(step.iter().copied().zip((0..step.len()).map(work)));
+            }
+            collectives.extend((0..after).map(|_| (9, 400_000)));
+            let job = job(&collectives, chance);
+            let (label, found) = repeated_steps(&job).unwrap_or_else(|| panic!("seed {seed}: {step:?}"));
+            assert_eq!(label, step[0], "seed {seed}");
+            for (timeline, times) in job.timelines.iter().zip(found) {
+                let begins = (0..steps).map(|number| before + number * step.len());
+                let begins: Vec<i64> =
+                    begins.map(|place| exit_before(timeline, place).unwrap_or(timeline.start_ns)).collect();
+                assert!(begins.windows(times.len()).any(|planted| planted == times), "seed {seed}: {step:?}");
+                assert!(times.len() + 1 >= steps, "seed {seed}: {} of {steps} steps", times.len());
+            }
+        }
+    }
+
+    #[test]
+    fn collectives_that_do_not_repeat_give_windows() {
+        for seed in 0..20 {
+            let chance = &mut Chance(100 + seed);
+            let collectives: Vec<(u32, u64)> =
+                (0..300).map(|_| (chance.below(12) as u32, 500_000 + chance.below(1_000_000))).collect();
+            let mut job = job(&collectives, chance);
+            let kind = mark_steps_without_ranges(&mut job);
+            assert!(matches!(kind, Some(StepKind::Windows { .. })), "seed {seed}: {kind:?}");
+        }
+    }
 
     #[test]
     fn periods_are_found_with_a_start_and_exceptions() {
