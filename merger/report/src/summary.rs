@@ -92,13 +92,16 @@ struct NameKey {
     name: Option<NameNumber>,
 }
 
+/// Number of names whose places are found without a hash.
+const NEAR_NAMES: usize = 256;
+
 /// Durations by name.
 #[derive(Debug, Default)]
 struct NamedDurations {
     places: HashMap<NameKey, usize>,
     durations: Vec<(NameKey, Distribution)>,
-    /// Key and place of the last row.
-    last: Option<(NameKey, usize)>,
+    /// Key and place of a row with a name of each slot: the last one.
+    near: Vec<Option<(NameKey, usize)>>,
     /// First start and last end, ns.
     span: Option<(i64, i64)>,
 }
@@ -108,11 +111,15 @@ impl NamedDurations {
     fn add(&mut self, groups: &ProcessGroups, row: TimedRow) {
         let TimedRow { table, category, name, process, start, end, .. } = row;
         let key = NameKey { group: groups.of(process), table, category, name };
-        let place = match self.last {
-            Some((last, place)) if last == key => place,
+        if self.near.is_empty() {
+            self.near = vec![None; NEAR_NAMES];
+        }
+        let slot = name.map_or(0, |name| name.slot(NEAR_NAMES));
+        let place = match self.near[slot] {
+            Some((known, place)) if known == key => place,
             _ => self.place(key),
         };
-        self.last = Some((key, place));
+        self.near[slot] = Some((key, place));
         if let Some((_, durations)) = self.durations.get_mut(place) {
             durations.add(end - start);
         }
@@ -142,7 +149,6 @@ impl NamedDurations {
         if self.durations.is_empty() {
             return other;
         }
-        self.last = None;
         self.span = joined_span(self.span, other.span);
         for (key, durations) in other.durations {
             let place = self.place(key);

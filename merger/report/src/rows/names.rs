@@ -9,6 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct NameNumber(u32);
 
+impl NameNumber {
+    /// Returns one of `slots` for the name. Few names of a run have the same.
+    pub(crate) fn slot(self, slots: usize) -> usize {
+        self.0 as usize % slots.max(1)
+    }
+}
+
 /// Number of a category in a run; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct CategoryCode(u16);
