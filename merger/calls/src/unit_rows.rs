@@ -5,7 +5,7 @@ use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
 use rpd_run::{JoinedEvents, RowUnit, RunDatabase, UnitNames, row_times};
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::model::{Cells, Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
 /// No call.
@@ -302,6 +302,18 @@ impl KnownCommunicators {
         values_of: impl Fn(&mut R) -> &mut CallValues,
     ) {
         for (name, cells) in joined.args {
+            if let ("comm", Cells::Text(texts)) = (*name, cells) {
+                // Rows have few communicators, each of which is looked up once.
+                let mut numbers: Vec<Option<u32>> = vec![None; texts.ends.len()];
+                for (place, row) in found {
+                    let code = texts.codes[*place];
+                    if let Some(known) = numbers.get_mut(code as usize) {
+                        let number = *known.get_or_insert_with(|| self.number(texts.entry(code)));
+                        values_of(&mut rows[*row as usize]).communicator = number;
+                    }
+                }
+                continue;
+            }
             for (place, row) in found {
                 match cells.get(*place) {
                     Value::Null => {}

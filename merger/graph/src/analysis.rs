@@ -60,10 +60,12 @@ impl<'a> WaitAnalysis<'a> {
     /// Replays the calls of a job.
     pub fn new(graph: &'a CallGraph<'a>) -> WaitAnalysis<'a> {
         let times = LabelTimes::new(graph.job, graph.transfers());
-        let table = WorkTable::new(&times);
-        let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
-        let replayed = replay(graph, &RecordedDurations { times: &times }, &mut observers);
-        let (recorder, steps) = observers;
+        let recorded = || {
+            let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
+            let replayed = replay(graph, &RecordedDurations { times: &times }, &mut observers);
+            (observers, replayed)
+        };
+        let (((recorder, steps), replayed), table) = rayon::join(recorded, || WorkTable::new(&times));
         let (waits, step_lengths) = (recorder.finish(), steps.lengths());
         WaitAnalysis { graph, times, table, waits, replayed, step_lengths }
     }
