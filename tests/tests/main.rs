@@ -38,6 +38,7 @@ mod lost_rows;
 mod merged_rows;
 mod mpi_calls;
 mod mpi_end_to_end;
+mod mpi_hangs;
 mod mpi_merge;
 mod mpi_verdicts;
 mod native_args;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Subcommands that any run has.
-const OF_ANY_RUN: [&[&str]; 13] = [
+const OF_ANY_RUN: [&[&str]; 14] = [
     &[],
     &["--explain"],
     &["summary"],
@@ -18,6 +18,7 @@ const OF_ANY_RUN: [&[&str]; 13] = [
     &["ranks"],
     &["collectives"],
     &["gpu"],
+    &["hang"],
     &["blame"],
     &["steps"],
     &["messages"],

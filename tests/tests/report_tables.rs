@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every subcommand, with the options that change its tables.
-pub(crate) const SUBCOMMANDS: [&[&str]; 19] = [
+pub(crate) const SUBCOMMANDS: [&[&str]; 20] = [
     &[],
     &["--explain"],
     &["blame"],
@@ -29,6 +29,7 @@ pub(crate) const SUBCOMMANDS: [&[&str]; 19] = [
     &["ranks"],
     &["collectives"],
     &["gpu"],
+    &["hang"],
     &["clocks"],
     &["integrity"],
 ];

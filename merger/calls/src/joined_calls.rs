@@ -123,6 +123,7 @@ impl<'a> JoinedCalls<'a> {
                 work,
                 first_work,
                 poll_pauses,
+                is_open,
                 operations,
                 step_ranges,
                 ..
@@ -135,6 +136,7 @@ impl<'a> JoinedCalls<'a> {
                 error_bound_ns: facts.error_bound_ns,
                 error_bounds: error_bounds.clone(),
                 poll_pauses_ns: poll_pauses,
+                is_open,
                 lacks_calls: false,
                 gaps: None,
                 calls: numbers.calls(calls),

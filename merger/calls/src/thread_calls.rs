@@ -57,6 +57,8 @@ pub(crate) struct ThreadTimeline {
     pub(crate) first_work: Vec<u32>,
     /// Time between polls that found nothing and the next ones shortly afterwards, ns.
     pub(crate) poll_pauses: u64,
+    /// Whether the last call had not returned when the recording ended.
+    pub(crate) is_open: bool,
     pub(crate) operations: OperationLists,
     pub(crate) step_ranges: Vec<StepRanges>,
 }
@@ -95,6 +97,7 @@ struct ThreadSweep<'a, 'b> {
     operations: OperationLists,
     pending: Option<PendingCall>,
     poll_pauses: u64,
+    is_last_open: bool,
     /// Number of messages that matched probes took and no call has received yet.
     taken_messages: u64,
     /// Number of this thread among those of its process.
@@ -130,6 +133,7 @@ pub(crate) fn sweep_thread(
         operations: OperationLists::default(),
         pending: None,
         poll_pauses: 0,
+        is_last_open: false,
         taken_messages: 0,
         number,
     };
@@ -168,6 +172,7 @@ pub(crate) fn sweep_thread(
         work: sweep.work.work,
         first_work: sweep.work.first_work,
         poll_pauses: sweep.poll_pauses,
+        is_open: sweep.is_last_open,
         operations: sweep.operations,
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
@@ -232,6 +237,7 @@ impl ThreadSweep<'_, '_> {
     fn set_pending(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         let last_call = self.calls.len() as u32 - 1;
         self.process.set_completing_call(call.stack, self.number, last_call);
+        self.is_last_open = region.is_open;
         self.pending = Some(PendingCall {
             exit: region.end,
             function: call.function,

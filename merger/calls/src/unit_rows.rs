@@ -35,6 +35,8 @@ pub(crate) struct RegionRow {
     pub(crate) name: u32,
     /// Index of its call, or [`NO_CALL`].
     pub(crate) call: u32,
+    /// Whether it had not ended when the recording did.
+    pub(crate) is_open: bool,
 }
 
 /// A region that is a call to MPI.
@@ -74,7 +76,10 @@ pub(crate) struct UnitRows {
     pub(crate) unusable: u64,
 }
 
-const REGION: [&str; 6] = ["pid", "tid", "start", "end", "name_id", "event_id"];
+const REGION: [&str; 7] = ["pid", "tid", "start", "end", "name_id", "event_id", "extdata"];
+/// Value in the extdata of regions that had not ended.
+const OPEN: &[u8] = br#""open":true"#;
+const MAX_OPEN_TEXT: usize = 256;
 const SAMPLE: [&str; 2] = ["track_id", "event_id"];
 const EVENT: [&str; 3] = ["category_id", "stack_id", "parent_stack_id"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
@@ -115,7 +120,7 @@ impl UnitRows {
         let pieces = run.tables.pieces_with(rocpd::REGION, ids)?;
         let mut called: Vec<(usize, u32)> = Vec::new();
         run.tables.read_joined(rocpd::REGION, &pieces, ids, (&REGION, true), &mut |rows, places, joined| {
-            let [processes, threads, starts, ends, name_ids, event_ids] =
+            let [processes, threads, starts, ends, name_ids, event_ids, extdata] =
                 REGION.map(|column| rows.column(column));
             if self.regions.len() + places.len() > MAX_ROWS {
                 return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} regions")));
@@ -137,6 +142,7 @@ impl UnitRows {
                     id: rows.keys.get(i),
                     name,
                     call: NO_CALL,
+                    is_open: is_open(extdata, i),
                 };
                 if let Some(function) = names.function(name) {
                     region.call = self.calls.len() as u32;
@@ -321,6 +327,16 @@ impl KnownCommunicators {
                 }
             }
         }
+    }
+}
+
+/// Returns whether a region had not ended when the recording did.
+fn is_open(extdata: &Cells, i: usize) -> bool {
+    match extdata.get(i) {
+        // Longer texts are none of rpd's.
+        Value::Text(text) => (OPEN.len()..MAX_OPEN_TEXT).contains(&text.len())
+            && text.windows(OPEN.len()).any(|part| part == OPEN),
+        _ => false,
     }
 }
 

@@ -184,6 +184,8 @@ pub struct CallTimeline {
     pub error_bounds: Arc<[(i64, Option<u64>)]>,
     /// Work between polls that found nothing and the next ones shortly afterwards, ns. It may be pauses of waiting.
     pub poll_pauses_ns: u64,
+    /// Whether the last call had not returned when the recording ended.
+    pub is_open: bool,
     /// Whether calls of the process were dropped or are not recorded.
     pub lacks_calls: bool,
     /// Where calls with messages are missing, by communicator and then by place. `None`, if that is not known of a

@@ -23,6 +23,7 @@ mod label_times;
 mod message_flows;
 mod messages;
 mod observed_waits;
+mod open_calls;
 mod replay;
 #[cfg(test)]
 mod small_job;

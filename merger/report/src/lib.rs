@@ -9,6 +9,7 @@ mod collectives;
 mod efficiency;
 mod evidence;
 mod gpu;
+mod hang;
 mod input;
 mod integrity;
 mod messages;

@@ -5,6 +5,7 @@ use crate::clocks::report_clocks;
 use crate::collectives::report_collectives;
 use crate::efficiency::report_efficiency;
 use crate::gpu::report_gpu;
+use crate::hang::report_hang;
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, report_integrity};
 use crate::messages::report_messages;
@@ -97,6 +98,7 @@ fn make_report(cli: &CommandLine, comm: &dyn Comm, run: &ReportRun) -> Result<Op
         Some(Subject::Blame { rank, .. }) => report_blame(run, comm, *rank, max_rows, explained),
         Some(Subject::Steps { rank, .. }) => report_steps(run, comm, *rank, max_rows),
         Some(Subject::Messages(_)) => report_messages(run, comm, max_rows),
+        Some(Subject::Hang(_)) => report_hang(run, comm, max_rows),
         Some(Subject::WhatIf { rank, node, range, .. }) => {
             let subject = WhatIfSubject { rank: *rank, node: node.clone(), range: range.clone() };
             report_what_if(run, comm, &subject, max_rows)

@@ -18,6 +18,7 @@ Examples:
   rpd-report summary --by-rank --ranks 0,8-15 RUN
                                          the same for some ranks, each by itself
   rpd-report ranks --window 60..90 RUN   half a minute of each rank
+  rpd-report hang RUN                    why a run hung that was stopped
   rpd-report gpu RUN                     what keeps the GPUs from computing
   rpd-report collectives --format csv RUN > collectives.csv
   rpd-report integrity --strict RUN      what is missing; exit code 3 if anything is
@@ -156,6 +157,11 @@ pub(crate) enum Subject {
         #[command(flatten)]
         inputs: SubjectInputs,
     },
+    /// Calls that had not returned when the recording ended, and the ranks that they wait for
+    ///
+    /// For runs that hung and were stopped: ranks that did not enter a collective, circles of ranks that wait for one
+    /// another, and collectives that ranks entered by different functions or roots.
+    Hang(SubjectInputs),
     /// The critical path: the work and calls, over all ranks, that determined the length of the run
     Path(SubjectInputs),
     /// Load balance, serialization and transfer: the factors of the parallel efficiency
@@ -186,6 +192,7 @@ impl Subject {
             | Subject::Path(inputs)
             | Subject::Efficiency(inputs)
             | Subject::Ranks(inputs)
+            | Subject::Hang(inputs)
             | Subject::Gpu(inputs)
             | Subject::Collectives(inputs)
             | Subject::Clocks(inputs)

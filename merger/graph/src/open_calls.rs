@@ -1,0 +1,277 @@
+//! Calls that had not returned when the recording ended, and the processes that they wait for.
+
+use crate::job_calls::{
+    ANY, BegunOperation, CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, MessageEnd, MessageRole, UNKNOWN,
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// A call that had not returned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenCall {
+    /// Its timeline.
+    pub timeline: u32,
+    /// Index of the call, the last of its timeline.
+    pub call: u32,
+    /// Time since the thread entered it, ns.
+    pub open_ns: u64,
+    /// The collectives that it has to complete, with their waits.
+    pub collectives: Vec<OpenCollective>,
+    /// The ends of messages that it has to complete.
+    pub messages: Vec<OpenMessage>,
+}
+
+/// A collective that is not complete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenCollective {
+    /// Index of the communicator, and number of the collective on it.
+    pub communicator: u32,
+    pub number: u32,
+    /// Members that did not enter it and for which the call waits.
+    pub missing: Vec<u32>,
+    /// Members that entered another function or root by this number.
+    pub differing: Vec<u32>,
+}
+
+/// An end of a message that is not complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenMessage {
+    /// The end.
+    pub end: MessageEnd,
+    /// Process of the other end, if it is known.
+    pub process: Option<u32>,
+    /// Whether that process has begun no other end that fits; `None` if that is not known.
+    pub lacks_other_end: Option<bool>,
+}
+
+impl OpenCall {
+    /// Returns the processes for which the call certainly waits, ascending.
+    pub fn waits_for(&self) -> BTreeSet<u32> {
+        let missing = self.collectives.iter().flat_map(|one| one.missing.iter().chain(&one.differing).copied());
+        let silent = self.messages.iter().filter(|one| one.lacks_other_end == Some(true));
+        missing.chain(silent.filter_map(|one| one.process)).collect()
+    }
+}
+
+/// Sends or receives of a process: communicator, rank of the other end, tag.
+type EndKey = (u32, i32, i32);
+
+/// The message ends of a process.
+#[derive(Debug, Default)]
+struct ProcessEnds {
+    sends: HashMap<EndKey, u32>,
+    receives: HashMap<EndKey, u32>,
+    /// Communicators with receives from any source or with any tag, of which it is not known what they receive.
+    unknown: HashSet<u32>,
+    entered: HashMap<(u32, u32), (u32, i32)>,
+}
+
+impl JobCalls {
+    /// Returns the calls that had not returned, and what they wait for.
+    pub fn open_calls(&self) -> Vec<OpenCall> {
+        let mut ends: Vec<ProcessEnds> = (0..self.processes).map(|_| ProcessEnds::default()).collect();
+        if !self.timelines.iter().any(|timeline| timeline.is_open) {
+            return Vec::new();
+        }
+        for timeline in &self.timelines {
+            let Some(own) = ends.get_mut(timeline.process as usize) else { continue };
+            for end in timeline.message_ends.iter().filter(|end| end.role != MessageRole::Probe) {
+                if end.peer == ANY || end.tag == ANY {
+                    own.unknown.insert(end.communicator);
+                    continue;
+                }
+                let counts = if end.role.is_send() { &mut own.sends } else { &mut own.receives };
+                *counts.entry((end.communicator, end.peer, end.tag)).or_default() += 1;
+            }
+            let entries = timeline.entries.iter();
+            own.entered.extend(entries.map(|one| ((one.communicator, one.number), (one.function, one.root))));
+        }
+        let numbered = (0u32..).zip(&self.timelines).filter(|(_, timeline)| timeline.is_open);
+        numbered.filter_map(|(number, timeline)| self.open_call(number, timeline, &ends)).collect()
+    }
+
+    fn open_call(&self, number: u32, timeline: &CallTimeline, ends: &[ProcessEnds]) -> Option<OpenCall> {
+        let last = timeline.calls.len().checked_sub(1)?;
+        let (call, entered) = (last as u32, timeline.calls[last].enter_ns);
+        let blocking = timeline.message_ends.iter().filter(|end| end.call == call && end.is_blocking);
+        let mut messages: Vec<MessageEnd> = blocking.copied().collect();
+        let blocking = timeline.entries.iter().filter(|entry| entry.call == call && entry.is_blocking);
+        let mut collectives: Vec<CollectiveEntry> = blocking.copied().collect();
+        // A call without operations of its own, such as MPI_Wait, completes those that the process began before.
+        if messages.is_empty() && collectives.is_empty() {
+            let own = self.timelines.iter().filter(|other| other.process == timeline.process);
+            let completed: HashSet<(u32, BegunOperation)> =
+                own.flat_map(|other| &other.completions).map(|one| (one.begun_on, one.operation)).collect();
+            let own = (0u32..).zip(&self.timelines).filter(|(_, other)| other.process == timeline.process);
+            for (begun_on, other) in own {
+                let is_open = |operation| !completed.contains(&(begun_on, operation));
+                let pending = (0u32..).zip(&other.message_ends).filter(|(_, end)| !end.is_blocking);
+                let pending = pending.filter(|(place, _)| is_open(BegunOperation::Message(*place)));
+                messages.extend(pending.map(|(_, end)| *end));
+                let pending = (0u32..).zip(&other.entries).filter(|(_, entry)| !entry.is_blocking);
+                let pending = pending.filter(|(place, _)| is_open(BegunOperation::Collective(*place)));
+                collectives.extend(pending.map(|(_, entry)| *entry));
+            }
+        }
+        let process = timeline.process;
+        Some(OpenCall {
+            timeline: number,
+            call,
+            open_ns: timeline.end_ns.abs_diff(entered),
+            collectives: collectives.iter().map(|entry| self.open_collective(process, entry, ends)).collect(),
+            messages: messages.iter().map(|end| self.open_message(process, *end, ends)).collect(),
+        })
+    }
+
+    fn open_collective(&self, process: u32, entry: &CollectiveEntry, ends: &[ProcessEnds]) -> OpenCollective {
+        let CollectiveEntry { communicator, number, .. } = *entry;
+        let groups = self.communicators.get(communicator as usize).map_or(&[][..], |members| &members.groups);
+        let root = usize::try_from(entry.root).ok();
+        let own = groups.first().and_then(|group| group.iter().position(|member| *member == process));
+        let waits_for = |rank: usize| match entry.waits {
+            CollectiveWaits::ForAll => true,
+            CollectiveWaits::ForRoot => Some(rank) == root,
+            CollectiveWaits::RootForAll => own == root,
+            CollectiveWaits::ForLower => own.is_none_or(|own| rank < own),
+            CollectiveWaits::Unknown => false,
+        };
+        let members = groups.iter().flat_map(|group| group.iter().enumerate());
+        let others = members.filter(|(_, member)| **member != process && **member != UNKNOWN);
+        let (mut missing, mut differing) = (Vec::new(), Vec::new());
+        for (rank, member) in others {
+            match ends.get(*member as usize).and_then(|ends| ends.entered.get(&(communicator, number))) {
+                None if waits_for(rank) => missing.push(*member),
+                Some(found) if *found != (entry.function, entry.root) => differing.push(*member),
+                _ => {}
+            }
+        }
+        OpenCollective { communicator, number, missing, differing }
+    }
+
+    fn open_message(&self, process: u32, end: MessageEnd, ends: &[ProcessEnds]) -> OpenMessage {
+        let group = match self.communicators.get(end.communicator as usize).map(|members| &members.groups[..]) {
+            Some([only]) => only,
+            _ => return OpenMessage { end, process: None, lacks_other_end: None },
+        };
+        let rank = group.iter().position(|member| *member == process);
+        let peer = usize::try_from(end.peer).ok().and_then(|peer| group.get(peer)).copied();
+        let peer = peer.filter(|peer| *peer != UNKNOWN);
+        let lacks_other_end = peer.zip(rank).and_then(|(peer, rank)| {
+            let (own, others) = (ends.get(process as usize)?, ends.get(peer as usize)?);
+            if end.tag == ANY || own.unknown.contains(&end.communicator) || others.unknown.contains(&end.communicator)
+            {
+                return None;
+            }
+            let own_key = (end.communicator, end.peer, end.tag);
+            let other_key = (end.communicator, i32::try_from(rank).ok()?, end.tag);
+            let (begun, answered) = match end.role.is_send() {
+                true => (own.sends.get(&own_key), others.receives.get(&other_key)),
+                false => (own.receives.get(&own_key), others.sends.get(&other_key)),
+            };
+            Some(begun > answered)
+        });
+        OpenMessage { end, process: peer, lacks_other_end }
+    }
+
+    /// Returns processes that wait for one another in a circle, each circle once.
+    pub fn deadlocks(&self, calls: &[OpenCall]) -> Vec<Vec<u32>> {
+        let mut waits: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+        for call in calls {
+            if let Some(timeline) = self.timelines.get(call.timeline as usize) {
+                waits.entry(timeline.process).or_default().extend(call.waits_for());
+            }
+        }
+        // A process that waits for none of those that are left is in no circle.
+        loop {
+            let left: HashSet<u32> = waits.keys().copied().collect();
+            waits.values_mut().for_each(|others| others.retain(|other| left.contains(other)));
+            let before = waits.len();
+            waits.retain(|_, others| !others.is_empty());
+            if waits.len() == before {
+                break;
+            }
+        }
+        let mut starts: Vec<u32> = waits.keys().copied().collect();
+        starts.sort_unstable();
+        let mut seen: HashSet<u32> = HashSet::new();
+        let mut circles = Vec::new();
+        for start in starts {
+            let mut path: Vec<u32> = Vec::new();
+            let mut next = Some(start);
+            while let Some(process) = next.filter(|process| seen.insert(*process)) {
+                path.push(process);
+                next = waits.get(&process).and_then(BTreeSet::first).copied();
+            }
+            if let Some(begin) = path.iter().position(|process| Some(*process) == next) {
+                circles.push(path.split_off(begin));
+            }
+        }
+        circles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_calls::{Call, CommunicatorMembers};
+
+    /// A job on one communicator, of which each process ends in a call.
+    fn job(ends: &[(&[MessageEnd], &[CollectiveEntry])]) -> JobCalls {
+        let timeline = |(process, (messages, entries)): (u32, &(&[MessageEnd], &[CollectiveEntry]))| {
+            let last = messages.iter().map(|end| end.call).chain(entries.iter().map(|one| one.call)).max();
+            let calls = (0..last.map_or(0, |last| i64::from(last) + 1));
+            let calls = calls.map(|place| Call { enter_ns: place * 100, duration_ns: 50, label: 0 }).collect();
+            CallTimeline {
+                process,
+                end_ns: 1_000,
+                calls,
+                message_ends: messages.to_vec(),
+                entries: entries.to_vec(),
+                is_open: last.is_some(),
+                ..CallTimeline::default()
+            }
+        };
+        let members = (0..ends.len() as u32).collect();
+        JobCalls {
+            timelines: (0u32..).zip(ends).map(timeline).collect(),
+            communicators: vec![CommunicatorMembers { groups: vec![members] }],
+            processes: ends.len() as u32,
+            ..JobCalls::default()
+        }
+    }
+
+    fn receive(call: u32, peer: i32) -> MessageEnd {
+        MessageEnd { call, communicator: 0, peer, tag: 3, bytes: 8, role: MessageRole::Receive, is_blocking: true }
+    }
+
+    fn enter(call: u32, number: u32, root: i32) -> CollectiveEntry {
+        let waits = CollectiveWaits::ForAll;
+        CollectiveEntry { call, communicator: 0, number, function: 1, root, waits, is_blocking: true }
+    }
+
+    #[test]
+    fn a_rank_that_misses_a_collective_is_waited_for() {
+        let job = job(&[(&[], &[enter(0, 0, -1), enter(1, 1, -1)]), (&[], &[enter(0, 0, -1), enter(1, 1, -1)]), (&[receive(1, 0)], &[enter(0, 0, -1)])]);
+        let open = job.open_calls();
+        let waits: Vec<Vec<u32>> = open.iter().map(|call| call.waits_for().into_iter().collect()).collect();
+        assert_eq!(waits, [vec![2], vec![2], vec![0]]);
+        assert_eq!(open[0].open_ns, 900);
+        assert_eq!(job.deadlocks(&open), [vec![0, 2]]);
+    }
+
+    #[test]
+    fn two_receives_are_a_deadlock_and_an_answered_one_is_not() {
+        let crossed = job(&[(&[receive(0, 1)], &[]), (&[receive(0, 0)], &[]), (&[], &[])]);
+        assert_eq!(crossed.deadlocks(&crossed.open_calls()), [vec![0, 1]]);
+        let send = MessageEnd { role: MessageRole::Send, ..receive(0, 0) };
+        let answered = job(&[(&[receive(0, 1)], &[]), (&[send, receive(1, 0)], &[])]);
+        let open = answered.open_calls();
+        assert_eq!(open[0].messages[0].lacks_other_end, Some(false));
+        assert_eq!(answered.deadlocks(&open), [] as [Vec<u32>; 0]);
+    }
+
+    #[test]
+    fn other_roots_of_a_collective_are_found() {
+        let open = job(&[(&[], &[enter(0, 4, 0)]), (&[], &[enter(0, 4, 1)])]).open_calls();
+        assert_eq!((&open[0].collectives[0].differing[..], &open[1].collectives[0].differing[..]), (&[1][..], &[0][..]));
+    }
+}
