@@ -49,15 +49,23 @@ impl RunInputs {
         let args = &MergeArgs { late: LateChoice::Never, dry_run: true, ..args.clone() };
         let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
         let is_for_all = !has_foreign || is_shared_folder(comm, &place)?;
-        let mut readers = if is_for_all { comm.size() } else { 1 };
+        let (mut readers, mut reason) = match is_for_all {
+            true => (comm.size(), None),
+            false => (1, Some("other ranks do not see the translated files; set TMPDIR to a shared folder")),
+        };
         let run = loop {
+            if let Some(reason) = reason.filter(|_| comm.rank() == 0 && !args.quiet) {
+                eprintln!("note: rank 0 reads all inputs: {reason}");
+            }
             let unwritten = UnwrittenMerge::of(comm, args, &files, &place, readers, &mut progress)?;
             let run = agree_on_result(comm, RunDatabase::from_source(Box::new(unwritten), ranks))?;
             // Rows that no process claims are one unit, wherever they are.
-            if readers == 1 || !run.units.iter().any(|unit| unit.is_unclaimed) {
+            let has_unclaimed = run.units.iter().any(|unit| unit.is_unclaimed);
+            let has_unclaimed = all_gather_values(comm, &has_unclaimed)?.contains(&true);
+            if readers == 1 || !has_unclaimed {
                 break run;
             }
-            readers = 1;
+            (readers, reason) = (1, Some("no process claims some of the rows"));
         };
         progress.finish();
         Ok(RunInputs { run, is_unmerged: true })

@@ -84,7 +84,9 @@ def figures(work):
         "launch_delay_p50_ns": percentile(delays, 50) if delays else None,
         "launch_delay_p95_ns": percentile(delays, 95) if delays else None,
         "short_kernels": sum(
-            bool(w["kernel"] and w["launch"] and w["end"] - w["start"] < w["launch"][1] - w["launch"][0]) for w in work
+            bool(w["kernel"] and w["launch"] and w["end"] - w["start"] < w["launch"][1] - w["launch"][0])
+            and sum(other["launch"] == w["launch"] for other in work) == 1
+            for w in work
         ),
     }
 

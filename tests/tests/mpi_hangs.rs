@@ -10,7 +10,8 @@ fn reported(folder: &Path, pattern: &str) -> Json {
     let _ = Job::new("mpicc").arg("-o").arg(&program).arg(source).run().success();
     let collect = mpirun(4).arg(binary("rpd-collect")).arg("-o").arg(&runs).args(["--run-id", pattern, "--"]);
     let _ = collect.arg(&program).arg(pattern).run();
-    let job = Job::new(binary("rpd-report")).args(["hang", "--quiet", "--format", "json"]).arg(runs.join(pattern));
+    let job =
+        Job::new(binary("rpd-report")).args(["hang", "--quiet", "--format", "json"]).arg(runs.join(pattern));
     let report: Json = serde_json::from_str(&job.run().success().stdout).unwrap();
     eprintln!("{pattern}: {report}");
     report
@@ -42,7 +43,10 @@ fn a_rank_that_misses_a_collective_is_named() {
     let rows = [in_allreduce(0), in_allreduce(1), (2, "MPI_Recv", json!([0])), in_allreduce(3)];
     assert_eq!(open_calls(&report), expected(&rows));
     let notes = report["notes"].to_string();
-    assert!(notes.contains("ranks 2 did not enter MPI_Allreduce, number 21 on MPI_COMM_WORLD, in which 3 wait"), "{notes}");
+    assert!(
+        notes.contains("ranks 2 did not enter MPI_Allreduce, number 21 on MPI_COMM_WORLD, in which 3 wait"),
+        "{notes}"
+    );
     assert!(notes.contains("rank 2 is in MPI_Recv"), "{notes}");
     assert!(notes.contains("ranks 0,2 wait for one another"), "{notes}");
     let seconds = report["hang"][0]["open_ns"].as_f64().unwrap() / 1e9;

@@ -109,8 +109,23 @@ impl UnitRows {
             rows.read_events(&reader, &index)?;
             rows.read_args(&mut reader, &index)?;
         }
-        rows.communicators = reader.communicators.names;
+        rows.number_by_name(&reader.communicators.names);
         Ok(rows)
+    }
+
+    /// Numbers the communicators by their names. The order in which they were found depends on the form of the run.
+    fn number_by_name(&mut self, found: &[Box<[u8]>]) {
+        let mut names = found.to_vec();
+        names.sort_unstable();
+        let number = |name: &[u8]| names.partition_point(|other| **other < *name) as u32;
+        let numbers: Vec<u32> = found.iter().map(|name| number(name)).collect();
+        let samples = self.samples.iter_mut().map(|sample| &mut sample.values);
+        for values in self.calls.iter_mut().map(|call| &mut call.values).chain(samples) {
+            if let Some(number) = numbers.get(values.communicator as usize) {
+                values.communicator = *number;
+            }
+        }
+        self.communicators = names;
     }
 
     /// Reads the regions, and the values of calls where these are at hand.
@@ -334,8 +349,10 @@ impl KnownCommunicators {
 fn is_open(extdata: &Cells, i: usize) -> bool {
     match extdata.get(i) {
         // Longer texts are none of rpd's.
-        Value::Text(text) => (OPEN.len()..MAX_OPEN_TEXT).contains(&text.len())
-            && text.windows(OPEN.len()).any(|part| part == OPEN),
+        Value::Text(text) => {
+            (OPEN.len()..MAX_OPEN_TEXT).contains(&text.len())
+                && text.windows(OPEN.len()).any(|part| part == OPEN)
+        }
         _ => false,
     }
 }

@@ -145,7 +145,7 @@ pub struct Completion {
 }
 
 /// An operation that a call begins and another one completes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum BegunOperation {
     /// Index of the message end.
     Message(u32),

@@ -1,7 +1,8 @@
 //! Calls that had not returned when the recording ended, and the processes that they wait for.
 
 use crate::job_calls::{
-    ANY, BegunOperation, CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, MessageEnd, MessageRole, UNKNOWN,
+    ANY, BegunOperation, CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, MessageEnd, MessageRole,
+    UNKNOWN,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -46,7 +47,8 @@ pub struct OpenMessage {
 impl OpenCall {
     /// Returns the processes for which the call certainly waits, ascending.
     pub fn waits_for(&self) -> BTreeSet<u32> {
-        let missing = self.collectives.iter().flat_map(|one| one.missing.iter().chain(&one.differing).copied());
+        let missing =
+            self.collectives.iter().flat_map(|one| one.missing.iter().chain(&one.differing).copied());
         let silent = self.messages.iter().filter(|one| one.lacks_other_end == Some(true));
         missing.chain(silent.filter_map(|one| one.process)).collect()
     }
@@ -148,7 +150,8 @@ impl JobCalls {
     }
 
     fn open_message(&self, process: u32, end: MessageEnd, ends: &[ProcessEnds]) -> OpenMessage {
-        let group = match self.communicators.get(end.communicator as usize).map(|members| &members.groups[..]) {
+        let group = match self.communicators.get(end.communicator as usize).map(|members| &members.groups[..])
+        {
             Some([only]) => only,
             _ => return OpenMessage { end, process: None, lacks_other_end: None },
         };
@@ -157,7 +160,9 @@ impl JobCalls {
         let peer = peer.filter(|peer| *peer != UNKNOWN);
         let lacks_other_end = peer.zip(rank).and_then(|(peer, rank)| {
             let (own, others) = (ends.get(process as usize)?, ends.get(peer as usize)?);
-            if end.tag == ANY || own.unknown.contains(&end.communicator) || others.unknown.contains(&end.communicator)
+            if end.tag == ANY
+                || own.unknown.contains(&end.communicator)
+                || others.unknown.contains(&end.communicator)
             {
                 return None;
             }
@@ -218,8 +223,9 @@ mod tests {
     fn job(ends: &[(&[MessageEnd], &[CollectiveEntry])]) -> JobCalls {
         let timeline = |(process, (messages, entries)): (u32, &(&[MessageEnd], &[CollectiveEntry]))| {
             let last = messages.iter().map(|end| end.call).chain(entries.iter().map(|one| one.call)).max();
-            let calls = (0..last.map_or(0, |last| i64::from(last) + 1));
-            let calls = calls.map(|place| Call { enter_ns: place * 100, duration_ns: 50, label: 0 }).collect();
+            let calls = 0..last.map_or(0, |last| i64::from(last) + 1);
+            let calls =
+                calls.map(|place| Call { enter_ns: place * 100, duration_ns: 50, label: 0 }).collect();
             CallTimeline {
                 process,
                 end_ns: 1_000,
@@ -240,7 +246,15 @@ mod tests {
     }
 
     fn receive(call: u32, peer: i32) -> MessageEnd {
-        MessageEnd { call, communicator: 0, peer, tag: 3, bytes: 8, role: MessageRole::Receive, is_blocking: true }
+        MessageEnd {
+            call,
+            communicator: 0,
+            peer,
+            tag: 3,
+            bytes: 8,
+            role: MessageRole::Receive,
+            is_blocking: true,
+        }
     }
 
     fn enter(call: u32, number: u32, root: i32) -> CollectiveEntry {
@@ -250,7 +264,11 @@ mod tests {
 
     #[test]
     fn a_rank_that_misses_a_collective_is_waited_for() {
-        let job = job(&[(&[], &[enter(0, 0, -1), enter(1, 1, -1)]), (&[], &[enter(0, 0, -1), enter(1, 1, -1)]), (&[receive(1, 0)], &[enter(0, 0, -1)])]);
+        let job = job(&[
+            (&[], &[enter(0, 0, -1), enter(1, 1, -1)]),
+            (&[], &[enter(0, 0, -1), enter(1, 1, -1)]),
+            (&[receive(1, 0)], &[enter(0, 0, -1)]),
+        ]);
         let open = job.open_calls();
         let waits: Vec<Vec<u32>> = open.iter().map(|call| call.waits_for().into_iter().collect()).collect();
         assert_eq!(waits, [vec![2], vec![2], vec![0]]);
@@ -272,6 +290,9 @@ mod tests {
     #[test]
     fn other_roots_of_a_collective_are_found() {
         let open = job(&[(&[], &[enter(0, 4, 0)]), (&[], &[enter(0, 4, 1)])]).open_calls();
-        assert_eq!((&open[0].collectives[0].differing[..], &open[1].collectives[0].differing[..]), (&[1][..], &[0][..]));
+        assert_eq!(
+            (&open[0].collectives[0].differing[..], &open[1].collectives[0].differing[..]),
+            (&[1][..], &[0][..])
+        );
     }
 }

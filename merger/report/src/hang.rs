@@ -66,33 +66,42 @@ pub(crate) fn report_hang(
                 operations.push(format!("{} more messages", grouped(more as u64 + 1)));
             }
             let waits_for: Vec<u32> = call.waits_for().into_iter().collect();
-            table.push_up_to(max_rows, vec![
-                Cell::known(process.rank, |rank| Cell::Count(rank.into())),
-                Cell::Text(process.host.clone()),
-                Cell::Text(name),
-                Cell::Text(operations.join(", ")),
-                Cell::sum(call.open_ns.into()),
-                Cell::Ranks(ranks(found, &waits_for)),
-            ]);
+            table.push_up_to(
+                max_rows,
+                vec![
+                    Cell::known(process.rank, |rank| Cell::Count(rank.into())),
+                    Cell::Text(process.host.clone()),
+                    Cell::Text(name),
+                    Cell::Text(operations.join(", ")),
+                    Cell::sum(call.open_ns.into()),
+                    Cell::Ranks(ranks(found, &waits_for)),
+                ],
+            );
         }
         let mut notes = Vec::new();
         for circle in job.deadlocks(&open).iter().take(MAX_NOTES) {
             let circle = ranks(found, circle);
-            notes.push(format!("ranks {} wait for one another: none of them can go on", rank_ranges(&circle)));
+            notes
+                .push(format!("ranks {} wait for one another: none of them can go on", rank_ranges(&circle)));
         }
         for ((communicator, number, name), (absent, inside)) in missing.iter().take(MAX_NOTES) {
             let absent: Vec<u32> = absent.iter().copied().collect();
             let numbered = collective_text(found, *communicator, *number);
             let states = states(found, &absent, &waiting);
             let absent = rank_ranges(&ranks(found, &absent));
-            notes.push(format!("ranks {absent} did not enter {name}, {numbered}, in which {inside} wait{states}"));
+            notes.push(format!(
+                "ranks {absent} did not enter {name}, {numbered}, in which {inside} wait{states}"
+            ));
         }
         for (communicator, number) in differing.iter().take(MAX_NOTES) {
             let numbered = collective_text(found, *communicator, *number);
             notes.push(format!("{numbered}: ranks entered different functions or roots"));
         }
         if let Some(ns) = time_since_last_change(found) {
-            notes.push(format!("no rank entered or left a call in the last {} of the recording", shown_time(ns)));
+            notes.push(format!(
+                "no rank entered or left a call in the last {} of the recording",
+                shown_time(ns)
+            ));
         }
         let mut unavailable = missing_reasons(found.calls);
         unavailable.extend(table.unknown_values(&[("rank", "the process has no rank")]));
@@ -132,7 +141,8 @@ fn states(found: &AnalysedRun<'_>, processes: &[u32], waiting: &BTreeSet<u32>) -
     let state = |process: &u32| {
         let rank = found.calls.processes.get(*process as usize)?.rank?;
         let timelines = found.calls.job.timelines.iter().filter(|timeline| timeline.process == *process);
-        let last = timelines.filter_map(|timeline| timeline.calls.last()).max_by_key(|call| call.exit_ns())?;
+        let last =
+            timelines.filter_map(|timeline| timeline.calls.last()).max_by_key(|call| call.exit_ns())?;
         let name = label_text(found.calls, Some(last.label));
         let place = if waiting.contains(process) { "is in" } else { "has returned from" };
         Some(format!("rank {rank} {place} {name}"))

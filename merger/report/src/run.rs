@@ -9,7 +9,7 @@ use crate::hang::report_hang;
 use crate::input::ReportRun;
 use crate::integrity::{incomplete, report_integrity};
 use crate::messages::report_messages;
-use crate::options::{CommandLine, OutputFormat, Subject};
+use crate::options::{CommandLine, Subject};
 use crate::overview::report_overview;
 use crate::path::report_path;
 use crate::print::print;
@@ -54,8 +54,9 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     let is_first = comm.rank() == 0;
     agree_on_result(comm, begin(cli))?;
     let _interrupts = InterruptWatch::begin_for("report", is_first);
-    let run = agree_on_result(comm, ReportRun::open(cli, comm))?;
-    let report = agree_on_result(comm, make_report(cli, comm, &run))?;
+    // These make collective calls, and agree on each failure between them.
+    let run = ReportRun::open(cli, comm)?;
+    let report = make_report(cli, comm, &run)?;
     let printed = report.filter(|_| is_first).map_or(Ok(()), |report| print(&report, cli.common.format));
     agree_on_result(comm, printed)?;
     match incomplete(&run).filter(|_| cli.common.strict) {
@@ -69,13 +70,9 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
 
 /// Checks the options, and starts the threads.
 fn begin(cli: &CommandLine) -> Result<(), Failure> {
-    if cli.subject.is_none() && cli.common.format == OutputFormat::Csv {
-        let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
-        return Err(Failure::usage(why));
-    }
+    cli.check()?;
     // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let _ = cli.explained()?;
     start_threads(cli.common.memory, cli.common.threads)
 }
 

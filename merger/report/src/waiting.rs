@@ -8,7 +8,7 @@ use crate::input::ReportRun;
 use crate::recording::how_to_record;
 use crate::report::Unavailable;
 use rpd_calls::{CallFile, MissingCalls, ReadOptions, RunCalls};
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
 use rpd_verdict::{AnalysisOptions, missing_reason};
@@ -47,7 +47,17 @@ pub(crate) fn with_analysis<T>(
     if !are_stored {
         calls = RunCalls::gather(&run.database, comm, &options)?;
     }
-    let Some(calls) = calls else { return Ok(None) };
+    // Only rank 0 has calls. The other ranks learn whether it could report on them.
+    agree_on_result(comm, calls.map(|calls| analysed(run, calls, listed, use_it)).transpose())
+}
+
+fn analysed<T>(
+    run: &ReportRun,
+    calls: RunCalls,
+    listed: ListedParts,
+    use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let selection = &run.selection;
     if let Some(step) = selection.step.as_deref().filter(|_| lacks_named_steps(&calls)) {
         let name = one_line(step);
         return Err(Failure::usage(format!("no ranges named {name} mark steps of all ranks; check --step")));
@@ -56,7 +66,7 @@ pub(crate) fn with_analysis<T>(
         left_out: selection.is_restricted().then_some(LEFT_OUT),
         keeps_messages: listed.messages,
     };
-    options.analyse(calls, use_it).map(Some)
+    options.analyse(calls, use_it)
 }
 
 /// Returns whether no ranges of the run mark steps. A window may have none although the run has some.

@@ -2,9 +2,8 @@
 
 use super::UnwrittenMerge;
 use crate::output::written_strings::TakeWrittenString;
-use rpd_comm::{Comm, agree_on_result, all_gather_values};
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
-use rpd_run::RowSource;
 use rpd_shard::model::{Keys, Local, Rows, RowsBuilder, Schema, TableId, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -12,67 +11,66 @@ use std::collections::HashMap;
 /// Columns of processes that readers use.
 const PROCESS_COLUMNS: &[&str] = &["nid", "pid", "command", "extdata"];
 
-/// Rows of all merge ranks.
-#[derive(Debug)]
-pub(super) struct GatheredRows {
-    /// Strings of each merge rank, ascending by id.
-    strings: Vec<RankStrings>,
-    /// Rows of `rocpd_info_process` with [`PROCESS_COLUMNS`], ascending by id.
-    pub(super) processes: Rows<Local>,
-}
-
-/// The strings that one merge rank writes.
+/// The strings that one merge rank writes, ascending by id.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct RankStrings {
+pub(super) struct RankStrings {
     ids: Vec<i64>,
     texts: Vec<Vec<u8>>,
 }
 
-/// Id, node, process id, command and extdata of a process.
-type ProcessFields = (i64, Option<i64>, Option<i64>, String, String);
+impl RankStrings {
+    /// Passes on all strings.
+    pub(super) fn each(&self, take: &mut TakeWrittenString<'_>) -> Result<(), Failure> {
+        self.ids.iter().zip(&self.texts).try_for_each(|(id, text)| take(*id, text))
+    }
+}
 
-impl GatheredRows {
-    /// Gathers the rows of all ranks.
-    pub(super) fn gather(comm: &impl Comm, own: &UnwrittenMerge) -> Result<GatheredRows, Failure> {
+/// Id, node, process id, command and extdata of a process.
+pub(super) type ProcessFields = (i64, Option<i64>, Option<i64>, String, String);
+
+impl UnwrittenMerge {
+    /// Reads the strings of this rank.
+    pub(super) fn own_strings(&self) -> Result<RankStrings, Failure> {
         let mut strings = RankStrings::default();
-        let read = own.each_string(&mut |id, text| {
+        self.each_string(&mut |id, text| {
             strings.ids.push(id);
             strings.texts.push(text.to_vec());
             Ok(())
-        });
-        agree_on_result(comm, read)?;
-        let strings = all_gather_values(comm, &strings)?;
-        let fields = agree_on_result(comm, own_processes(own))?;
-        let mut all: Vec<ProcessFields> = all_gather_values(comm, &fields)?.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|process| process.0);
-        Ok(GatheredRows { strings, processes: process_rows(&all)? })
+        })?;
+        Ok(strings)
     }
 
-    /// Passes on all strings, ascending by id.
-    pub(super) fn each_string(&self, take: &mut TakeWrittenString<'_>) -> Result<(), Failure> {
-        let all = self.strings.iter().flat_map(|rank| rank.ids.iter().zip(&rank.texts));
-        all.into_iter().try_for_each(|(id, text)| take(*id, text))
+    /// Reads the processes of this rank.
+    pub(super) fn read_processes(&self) -> Result<Vec<ProcessFields>, Failure> {
+        let table = rocpd::INFO_PROCESS;
+        let pieces: Vec<usize> = (0..self.pieces.of(table).len()).collect();
+        let mut fields = Vec::new();
+        self.make_pieces(table, &pieces, PROCESS_COLUMNS, &mut |_, rows| {
+            let [node, pid, command, extdata] =
+                ["nid", "pid", "command", "extdata"].map(|column| rows.column(column));
+            let text = |value: Value<'_>| value.text_lossy().unwrap_or_default().into_owned();
+            for i in 0..rows.len {
+                let texts = (text(command.get(i)), text(extdata.get(i)));
+                fields.push((rows.keys.get(i), node.int(i), pid.int(i), texts.0, texts.1));
+            }
+            Ok(())
+        })?;
+        Ok(fields)
     }
 }
 
-fn own_processes(own: &UnwrittenMerge) -> Result<Vec<ProcessFields>, Failure> {
-    let table = rocpd::INFO_PROCESS;
-    let pieces: Vec<usize> = (0..own.pieces(table)).collect();
-    let mut fields = Vec::new();
-    own.read_pieces(table, &pieces, PROCESS_COLUMNS, &mut |_, rows| {
-        let [node, pid, command, extdata] =
-            ["nid", "pid", "command", "extdata"].map(|column| rows.column(column));
-        let text = |value: Value<'_>| value.text_lossy().unwrap_or_default().into_owned();
-        for i in 0..rows.len {
-            let texts = (text(command.get(i)), text(extdata.get(i)));
-            fields.push((rows.keys.get(i), node.int(i), pid.int(i), texts.0, texts.1));
-        }
-        Ok(())
-    })?;
-    Ok(fields)
+/// Returns the processes of all ranks, ascending by id.
+pub(super) fn all_processes(
+    comm: &impl Comm,
+    own: &Vec<ProcessFields>,
+) -> Result<Vec<ProcessFields>, Failure> {
+    let mut all: Vec<ProcessFields> = all_gather_values(comm, own)?.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|process| process.0);
+    Ok(all)
 }
 
-fn process_rows(processes: &[ProcessFields]) -> Result<Rows<Local>, Failure> {
+/// Returns rows of `rocpd_info_process` with the columns that readers use.
+pub(super) fn process_rows(processes: &[ProcessFields]) -> Result<Rows<Local>, Failure> {
     let table = Schema::builtin().get(rocpd::INFO_PROCESS);
     let table = table.ok_or_else(|| Failure::internal("processes have no table"))?;
     let mut rows = RowsBuilder::new(table);

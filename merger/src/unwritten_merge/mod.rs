@@ -10,12 +10,13 @@ use crate::merge::{AgreedMerge, MergeJob, agree_on_job};
 use crate::options::MergeArgs;
 use crate::output::written_strings::{TakeWrittenString, each_written_string};
 use crate::summary::metadata;
-use gathered_rows::{GatheredRows, all_bounds};
+use gathered_rows::{RankStrings, all_bounds, all_processes, process_rows};
+use made_rows::without_restart;
 use row_pieces::RowPieces;
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, agree_on_result, all_gather_values, broadcast_result};
 use rpd_console::{Failure, Progress};
 use rpd_shard::model::{Keys, Local, Rows, RowsBuilder, Schema, TableId, Value, rocpd};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use string_cache::StringCache;
@@ -37,9 +38,14 @@ pub(crate) struct UnwrittenMerge {
     pieces: RowPieces,
     /// First and last id of each table in the whole run.
     bounds: HashMap<TableId, (i64, i64)>,
-    /// Rows of all merge ranks, if there are several.
-    gathered: Option<GatheredRows>,
-    strings: StringCache,
+    /// Processes of all merge ranks, ascending by id, with the columns that readers use.
+    processes: Rows<Local>,
+    /// Ids of those that this rank has.
+    own_processes: BTreeSet<i64>,
+    /// Strings of all merge ranks, if there are several.
+    strings: Option<Vec<RankStrings>>,
+    /// Strings of the inputs that are being read.
+    loaded: StringCache,
 }
 
 impl fmt::Debug for UnwrittenMerge {
@@ -65,13 +71,24 @@ impl UnwrittenMerge {
         let tags = metadata(plan, report, &agreed.clocks, &agreed.findings, agreed.communicators.as_ref());
         let tags = tags.into_iter().filter(|(tag, _)| tag != REPLACED_TAG).collect();
         let pieces = RowPieces::new(&inputs.surveys, &agreed.numbering.bases);
-        let strings = StringCache::new(rayon::current_num_threads());
-        let bounds = pieces.bounds().clone();
-        let args = args.clone();
-        let mut made = UnwrittenMerge { args, merge, tags, pieces, bounds, gathered: None, strings };
+        let bounds = all_bounds(comm, pieces.bounds())?;
+        let mut made = UnwrittenMerge {
+            args: args.clone(),
+            merge,
+            tags,
+            pieces,
+            bounds,
+            processes: process_rows(&[])?,
+            own_processes: BTreeSet::new(),
+            strings: None,
+            loaded: StringCache::new(rayon::current_num_threads()),
+        };
+        let own = agree_on_result(comm, made.read_processes())?;
+        made.own_processes = own.iter().map(|process| process.0).collect();
+        made.processes = process_rows(&all_processes(comm, &own)?)?;
         if comm.size() > 1 {
-            made.bounds = all_bounds(comm, &made.bounds)?;
-            made.gathered = Some(GatheredRows::gather(comm, &made)?);
+            let own = agree_on_result(comm, made.own_strings())?;
+            made.strings = Some(all_gather_values(comm, &own)?);
         }
         Ok(made)
     }
@@ -94,9 +111,10 @@ impl UnwrittenMerge {
     }
 
     fn each_string(&self, take: &mut TakeWrittenString<'_>) -> Result<(), Failure> {
-        match &self.gathered {
-            Some(gathered) => gathered.each_string(take),
-            None => each_written_string(&self.merge.inputs.surveys, &self.merge.agreed.strings, take),
+        let AgreedMerge { inputs, agreed, .. } = &self.merge;
+        match &self.strings {
+            Some(strings) => strings.iter().try_for_each(|of_rank| of_rank.each(take)),
+            None => each_written_string(&inputs.surveys, &agreed.strings, take).map_err(without_restart),
         }
     }
 }

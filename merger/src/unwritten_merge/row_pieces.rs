@@ -68,10 +68,12 @@ impl RowPieces {
                 table => [1, space.next - 1].into_iter().for_each(|number| add(bases.id(table, number))),
             }
         }
+        // Stored rows are numbered without gaps, in the order of pieces. Their keys may be handles.
+        let mut stored: HashMap<TableId, i64> = HashMap::new();
         for (piece, content) in found.pieces.iter().enumerate() {
             let place = PieceRef { input, source, piece };
             let is_native = matches!(content, SourcePiece::Block(_, Some(_)));
-            each_table(content, opened, found, &mut |table, number, rows| {
+            each_table(content, opened, found, &mut stored, &mut |table, number, rows| {
                 let first_id = bases.id(table, number);
                 self.tables.entry(table).or_default().push(TablePiece { first_id, rows, place, is_native });
             });
@@ -80,11 +82,12 @@ impl RowPieces {
 }
 
 /// Calls `take` for each table of which a piece has rows, with the number of the first row among those of the source, and
-/// the number of rows.
+/// the number of rows. `stored_before` are the stored rows of the pieces before, by table.
 fn each_table(
     piece: &SourcePiece,
     opened: &OpenInput,
     source: &InputSource,
+    stored_before: &mut HashMap<TableId, i64>,
     take: &mut dyn FnMut(TableId, i64, u64),
 ) {
     match piece {
@@ -100,11 +103,10 @@ fn each_table(
                     false => take(rocpd::REGION, keys.region, rows),
                 }
                 take(rocpd::ARG, keys.arg, rows);
-            } else if let Some(table) = source.tables.get(&stored).map(|table| table.id)
-                && let Some(number) =
-                    source.spaces.get(&table).and_then(|space| space.stored(block.header.first_key))
-            {
-                take(table, number, rows);
+            } else if let Some(table) = source.tables.get(&stored).map(|table| table.id) {
+                let before = stored_before.entry(table).or_default();
+                take(table, *before + 1, rows);
+                *before += rows as i64;
             }
         }
         SourcePiece::Rows { table_set, table, piece, first } => {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 16] = [
+const PROGRAMS: [&[&str]; 18] = [
     &["rpd-collect"],
     &["rpd-collect", "doctor"],
     &["rpd-merge"],
@@ -17,9 +17,11 @@ const PROGRAMS: [&[&str]; 16] = [
     &["rpd-report", "summary"],
     &["rpd-report", "ranks"],
     &["rpd-report", "collectives"],
+    &["rpd-report", "gpu"],
     &["rpd-report", "blame"],
     &["rpd-report", "steps"],
     &["rpd-report", "messages"],
+    &["rpd-report", "hang"],
     &["rpd-report", "whatif"],
     &["rpd-report", "path"],
     &["rpd-report", "efficiency"],

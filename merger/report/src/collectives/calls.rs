@@ -11,6 +11,9 @@ use rpd_shard::model::{Cells, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// Maximum length of the name of a communicator. Longer ones are not read, as each call has a copy while it is read.
+const MAX_NAME: usize = 4096;
+
 /// A call of a collective. 64 bytes are kept of each.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CollectiveCall {
@@ -159,7 +162,11 @@ fn call_arg(names: &Cells, values: &Cells, i: usize) -> Option<CallArg> {
     let Value::Text(name) = names.get(i) else { return None };
     let number = || values.get(i).text_lossy()?.parse().ok();
     match name {
-        b"comm" => values.get(i).text_lossy().map(|name| CallArg::Communicator(name.into_owned())),
+        b"comm" => {
+            let value = values.get(i);
+            let name = value.text_lossy().filter(|name| name.len() <= MAX_NAME);
+            name.map(|name| CallArg::Communicator(name.into_owned()))
+        }
         b"seq" => number().map(CallArg::Seq),
         b"bytes" => number().map(CallArg::Bytes),
         _ => None,

@@ -4,7 +4,7 @@ use super::kernel_class::KernelClass;
 use super::work::GpuWork;
 use crate::statistics::{Distribution, IntervalUnion, length, overlap};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Times of a GPU that one process uses, ns.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -48,9 +48,7 @@ impl IdleTime {
 pub(super) struct LaunchTimes {
     /// Time from the end of a call to the start of its work, or 0 if that started before.
     pub(super) delays: Distribution,
-    /// Time between the starts of successive calls.
-    pub(super) distances: Distribution,
-    /// Number of kernels that took less time than their call.
+    /// Number of kernels that took less time than their call, if that launched nothing else.
     pub(super) short_kernels: u64,
 }
 
@@ -86,7 +84,7 @@ impl GpuTimes {
             communication: length(&communication),
             exposed: length(&communication) - overlap(&communication, &compute),
             memory: length(&memory) - overlap(&memory, &kernels),
-            idle: idle_time(work, &busy),
+            idle: idle_time(work, (first, last), &busy),
             launches: launch_times(work),
             ..GpuTimes::default()
         };
@@ -104,16 +102,16 @@ impl GpuTimes {
     }
 }
 
-/// Divides the time between the `busy` intervals of work.
-fn idle_time(work: &[GpuWork], busy: &[(i64, i64)]) -> IdleTime {
+/// Divides the time of the span that is in none of the `busy` intervals of work. Work without a duration is in none.
+fn idle_time(work: &[GpuWork], span: (i64, i64), busy: &[(i64, i64)]) -> IdleTime {
     let mut idle = IdleTime::default();
     let mut next = 0;
-    for gap in busy.windows(2) {
-        let (from, to) = (gap[0].1, gap[1].0);
+    let ends = std::iter::once(span.0).chain(busy.iter().map(|(_, end)| *end));
+    let starts = busy.iter().map(|(start, _)| *start).chain([span.1]);
+    for (from, to) in ends.zip(starts).filter(|(from, to)| from < to) {
         while work.get(next).is_some_and(|one| one.start < to) {
             next += 1;
         }
-        // Work without a duration begins no interval, but may stand before the one that does.
         let begins = work[next..].iter().take_while(|one| one.start == to);
         let launched = begins.filter_map(|one| one.launch).map(|(_, end)| end).min();
         let part = match launched {
@@ -128,16 +126,16 @@ fn idle_time(work: &[GpuWork], busy: &[(i64, i64)]) -> IdleTime {
 
 fn launch_times(work: &[GpuWork]) -> LaunchTimes {
     let mut times = LaunchTimes::default();
-    let mut starts = Vec::new();
+    // A call may launch several kernels, as those of a graph.
+    let mut launched: HashMap<(i64, i64), u64> = HashMap::new();
     for (one, (start, end)) in work.iter().filter_map(|one| Some((one, one.launch?))) {
         times.delays.add((one.start - end).max(0));
-        times.short_kernels += u64::from(one.is_kernel && one.end - one.start < end - start);
-        starts.push(start);
+        *launched.entry((start, end)).or_default() += 1;
     }
-    starts.sort_unstable();
-    // A call may launch several kernels, as those of a graph.
-    starts.dedup();
-    starts.windows(2).for_each(|pair| times.distances.add(pair[1] - pair[0]));
+    for (one, call) in work.iter().filter_map(|one| Some((one, one.launch?))) {
+        let is_short = one.is_kernel && one.end - one.start < call.1 - call.0;
+        times.short_kernels += u64::from(is_short && launched.get(&call) == Some(&1));
+    }
     times
 }
 
@@ -167,5 +165,9 @@ mod tests {
         let summary = times.launches.delays.summary().unwrap();
         assert_eq!((summary.count, summary.min, summary.max), (4, 5, 70));
         assert!(GpuTimes::of(&[]).is_none());
+        let edges = [(0, 0), (100, 200), (250, 250)];
+        let edges = edges.map(|(start, end)| work(KernelClass::Other, start, end, None));
+        let times = GpuTimes::of(&edges).unwrap();
+        assert_eq!((times.length(), times.compute, times.idle.unknown), (250, 100, 150));
     }
 }

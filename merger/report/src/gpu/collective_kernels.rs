@@ -39,6 +39,9 @@ pub(super) const REASONS: [(&str, &str); 9] = [
     ("bus_bytes_per_s", "the size, the time without waiting or the traffic of the function is not known"),
 ];
 
+/// Maximum length of a name. Longer ones are not read: a shard stores a text once, and each kernel has a copy here.
+const MAX_TEXT: usize = 256;
+
 /// A kernel of a collective.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct CollectiveKernel {
@@ -92,7 +95,7 @@ pub(super) fn read_collectives(
 
 impl CollectiveKernel {
     fn read_arg(&mut self, name: &[u8], value: Value<'_>) {
-        let text = || value.text_lossy().map(|text| text.into_owned());
+        let text = || value.text_lossy().filter(|text| text.len() <= MAX_TEXT).map(|text| text.into_owned());
         let number = || text().and_then(|text| text.parse().ok());
         match name {
             b"collective" => self.function = text(),
@@ -180,7 +183,7 @@ struct CollectiveLine {
 }
 
 /// Returns the table of the collectives of all kernels.
-pub(super) fn collective_table(kernels: &[CollectiveKernel], max_rows: usize) -> ReportTable {
+pub(super) fn collective_table(kernels: &[CollectiveKernel], is_whole: bool, max_rows: usize) -> ReportTable {
     let mut lines: BTreeMap<LineKey, CollectiveLine> = BTreeMap::new();
     let key = |kernel: &CollectiveKernel| -> LineKey {
         let function = kernel.function.clone().unwrap_or_default();
@@ -191,7 +194,7 @@ pub(super) fn collective_table(kernels: &[CollectiveKernel], max_rows: usize) ->
         line.kernels += 1;
         line.total += i128::from(kernel.end - kernel.start);
     }
-    for instance in instances(kernels) {
+    for instance in instances(kernels, is_whole) {
         let (Some(first), Some(latency)) =
             (instance.first(), instance.iter().map(|kernel| kernel.end - kernel.start).min())
         else {
@@ -212,8 +215,9 @@ pub(super) fn collective_table(kernels: &[CollectiveKernel], max_rows: usize) ->
     table
 }
 
-/// Returns the kernels of each collective that all ranks of its communicator carried out.
-fn instances(kernels: &[CollectiveKernel]) -> Vec<Vec<&CollectiveKernel>> {
+/// Returns the kernels of each collective that all ranks of its communicator carried out. Kernels without numbers match by
+/// their order, if `is_whole`: none of them may be left out.
+fn instances(kernels: &[CollectiveKernel], is_whole: bool) -> Vec<Vec<&CollectiveKernel>> {
     let mut by_communicator: BTreeMap<&str, Vec<&CollectiveKernel>> = BTreeMap::new();
     for kernel in kernels {
         if let Some(communicator) = &kernel.communicator {
@@ -236,16 +240,25 @@ fn instances(kernels: &[CollectiveKernel]) -> Vec<Vec<&CollectiveKernel>> {
         let is_complete = |found: &Vec<&CollectiveKernel>| {
             let ranks = found[0].size.unwrap_or(processes.len() as u64);
             let same = |kernel: &&CollectiveKernel| {
-                let what = |of: &CollectiveKernel| (of.function.clone(), of.count, of.datatype.clone());
-                what(kernel) == what(found[0])
+                let first = found[0];
+                (&kernel.function, kernel.count, &kernel.datatype)
+                    == (&first.function, first.count, &first.datatype)
             };
             let distinct: BTreeSet<u32> = found.iter().map(|kernel| kernel.process).collect();
-            ranks > 1
+            (are_numbered || is_whole)
+                && ranks > 1
                 && found.len() as u64 == ranks
                 && distinct.len() == found.len()
                 && found.iter().all(same)
         };
-        all.extend(numbered.into_values().filter(is_complete));
+        let found: Vec<Vec<&CollectiveKernel>> = numbered.into_values().filter(is_complete).collect();
+        // A collective ends on no rank before all have begun it. If orders say otherwise, recordings began apart.
+        let overlaps = |kernels: &Vec<&CollectiveKernel>| {
+            kernels.iter().map(|kernel| kernel.start).max() <= kernels.iter().map(|kernel| kernel.end).min()
+        };
+        if are_numbered || found.iter().all(overlaps) {
+            all.extend(found);
+        }
     }
     all
 }
@@ -313,6 +326,9 @@ mod tests {
             ..CollectiveKernel::default()
         };
         let all = [kernel(0, 0, 5), kernel(1, 3, 5), kernel(0, 20, 5), kernel(1, 22, 6)];
-        assert_eq!(instances(&all), [vec![&all[0], &all[1]]]);
+        assert_eq!(instances(&all, true), [vec![&all[0], &all[1]]]);
+        assert!(instances(&all, false).is_empty(), "kernels may be left out");
+        let apart = [kernel(0, 0, 5), kernel(0, 20, 5), kernel(1, 20, 5), kernel(1, 40, 5)];
+        assert!(instances(&apart, true).is_empty(), "the first recording began earlier");
     }
 }

@@ -84,10 +84,12 @@ pub(crate) fn report_gpu(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> R
         },
     )?;
     let UnitGpus { mut gpus, collectives } = found;
+    let is_whole = run.selection.window_ns().is_none() && run.selection.step.is_none();
     gpus.sort_by_key(|gpu| (gpu.order, gpu.agent));
     let span = gpus.iter().fold(None, |span, gpu| joined_span(span, Some(gpu.times.span)));
     let mut notes = Vec::new();
-    let (classes, collectives) = (class_table(&gpus, max_rows), collective_table(&collectives, max_rows));
+    let (classes, collectives) =
+        (class_table(&gpus, max_rows), collective_table(&collectives, is_whole, max_rows));
     let mut table = ReportTable::new("gpu", &GPU_COLUMNS);
     for gpu in gpus {
         notes.extend(gpu.lack_of_launches());

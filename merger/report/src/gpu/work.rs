@@ -63,7 +63,9 @@ pub(super) fn read_work(
             communicating.push(row);
         }
         let (start, end) = (row.start, row.end.max(row.start));
-        let launch = calls.of(stacks.of(row.event), start);
+        let process = rows.run.process(row.process).map_or(0, |process| process.id);
+        let process = if unit.is_unclaimed { process } else { 0 };
+        let launch = calls.of((process, stacks.of(row.event)), start);
         let key = (row.process, agent.unwrap_or(0));
         work.entry(key).or_default().push(GpuWork { start, end, class, is_kernel, launch });
     }
@@ -110,8 +112,11 @@ impl EventStacks {
     }
 }
 
-/// Calls that launched work: stack id, start and end, sorted.
-struct LaunchCalls(Vec<(i64, i64, i64)>);
+/// Calls that launched work: process and stack id, start and end, sorted.
+struct LaunchCalls(Vec<(LaunchKey, i64, i64)>);
+
+/// Key of the process, 0 in a unit of one process, and stack id.
+type LaunchKey = (i64, i64);
 
 impl LaunchCalls {
     /// Reads the regions with the stack ids of this work.
@@ -123,12 +128,15 @@ impl LaunchCalls {
     ) -> Result<LaunchCalls, Failure> {
         let mut wanted: Vec<i64> = work.iter().map(|row| stacks.of(row.event)).collect();
         wanted.sort_unstable();
+        // In a unit of several processes, these may use the same stack ids.
+        let process_of = |pid: Option<i64>| if unit.is_unclaimed { pid.unwrap_or(0) } else { 0 };
         wanted.dedup();
         let tables = &rows.run.database.tables;
-        let columns = &["start", "end", "event_id"];
+        let columns = &["pid", "start", "end", "event_id"];
         let mut calls = Vec::new();
         tables.read_rows(rocpd::REGION, unit.ids(rocpd::REGION), columns, &mut |rows, places| {
             let (starts, ends, events) = (rows.column("start"), rows.column("end"), rows.column("event_id"));
+            let processes = rows.column("pid");
             for i in places {
                 let stack = match events.get(i) {
                     Value::Int(event) => stacks.of(Some(event)),
@@ -138,27 +146,27 @@ impl LaunchCalls {
                     && wanted.binary_search(&stack).is_ok()
                     && let Some((start, end)) = row_times(starts, ends, i)
                 {
-                    calls.push((stack, start, end.max(start)));
+                    calls.push(((process_of(processes.int(i)), stack), start, end.max(start)));
                 }
             }
             Ok(())
         })?;
         // The sort is stable: of calls that begin together, the first row counts.
-        calls.sort_by_key(|(stack, start, _)| (*stack, *start));
+        calls.sort_by_key(|(key, start, _)| (*key, *start));
         Ok(LaunchCalls(calls))
     }
 
-    /// Returns the times of the call that launched work with a stack id: the last that began before the work did.
-    fn of(&self, stack: i64, start: i64) -> Option<(i64, i64)> {
-        if stack == 0 {
+    /// Returns the times of the call that launched work with a key: the last that began before the work did.
+    fn of(&self, key: LaunchKey, start: i64) -> Option<(i64, i64)> {
+        if key.1 == 0 {
             return None;
         }
-        let end = self.0.partition_point(|(other, begun, _)| (*other, *begun) <= (stack, start));
+        let end = self.0.partition_point(|(other, begun, _)| (*other, *begun) <= (key, start));
         let (other, begun, _) = *self.0.get(end.checked_sub(1)?)?;
-        if other != stack {
+        if other != key {
             return None;
         }
-        let first = self.0.partition_point(|(other, other_begun, _)| (*other, *other_begun) < (stack, begun));
+        let first = self.0.partition_point(|(other, other_begun, _)| (*other, *other_begun) < (key, begun));
         self.0.get(first).map(|(_, start, end)| (*start, *end))
     }
 }

@@ -8,7 +8,7 @@ pub(crate) use selection::{ProcessGroups, Selection};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, agree_on_result};
 use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, RunInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
@@ -52,13 +52,13 @@ impl ReportRun {
         let opened = opened.map_err(|failure| match &folder {
             // The failure may advise options of rpd-merge.
             Some(folder) if failure.to_string().contains(&*folder.path().to_string_lossy()) => {
-                Failure::output(format!("{failure}; for rpd-report, set TMPDIR"))
+                Failure::output(format!("{failure}; for rpd-report, set TMPDIR")).ending_all_ranks()
             }
             _ => failure,
         })?;
         let extent = if cli.needs_extent() { opened.extent(comm)? } else { None };
         let RunInputs { run: database, is_unmerged } = opened;
-        let selection = select(&database, extent, common)?;
+        let selection = agree_on_result(comm, select(&database, extent, common))?;
         let selection_words = selection_words(common);
         Ok(ReportRun {
             database,

@@ -3,10 +3,11 @@
 use rpd_console::Failure;
 use rpd_files::effective_uid;
 use rpd_output_file::{OutputLock, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Names that are tried. Killed processes with the same number may have left some.
 const MAX_NAMES: u32 = 1000;
@@ -14,6 +15,8 @@ const MAX_NAMES: u32 = 1000;
 const PREFIX: &str = "rpd-report-";
 /// Lock that is held until the folder is removed.
 const LOCK: &str = "report.lock";
+/// Age from which on a folder may have been left. Where the file system has no locks, all seem to be free.
+const MIN_AGE: Duration = Duration::from_secs(3600);
 /// Maximum number of entries of `$TMPDIR` among which folders of killed reports are searched.
 const MAX_SEARCHED: usize = 10_000;
 
@@ -39,7 +42,9 @@ impl TemporaryFolder {
                     let lock = OutputLock::acquire(path.join(LOCK));
                     let mut folder = TemporaryFolder { path, _lock: None };
                     folder._lock = lock.map_err(|error| set_tmpdir(&root, &error))?;
-                    return Ok(folder);
+                    if folder._lock.is_some() {
+                        return Ok(folder);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(set_tmpdir(&root, &error)),
@@ -65,7 +70,10 @@ fn remove_left_folders(root: &Path) {
         let path = entry.path();
         let is_own = || {
             let found = fs::symlink_metadata(&path);
-            found.is_ok_and(|found| found.is_dir() && found.uid() == effective_uid())
+            let is_old = |found: &Metadata| {
+                found.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= MIN_AGE))
+            };
+            found.is_ok_and(|found| found.is_dir() && found.uid() == effective_uid() && is_old(&found))
         };
         let lock = path.join(LOCK);
         if !entry.file_name().to_string_lossy().starts_with(PREFIX)

@@ -26,7 +26,7 @@ Examples:
   mpirun -n 8 rpd-report RUN             the same report, read by eight ranks
 
 Inputs are all that rpd-merge reads. Inputs that are not merged are read without writing a database; files of
-foreign formats are translated below $TMPDIR first. Under mpirun or srun, all ranks read.
+foreign formats are translated below $TMPDIR first, which all ranks should see. Under mpirun or srun, all ranks read.
 
 Exit codes: 0 reported, whatever the verdict; 1 internal fault; 2 wrong usage; 3 incomplete run under --strict; 4 unreadable or incompatible
 input; 5 the output cannot be written; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
@@ -68,6 +68,18 @@ impl CommandLine {
             Some(_) => false,
         };
         Ok(explain.then(|| self.common.max_explained()))
+    }
+
+    /// Checks that the options fit one another.
+    ///
+    /// # Errors
+    /// If the subcommand cannot be printed or explained as they ask.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.subject.is_none() && self.common.format == OutputFormat::Csv {
+            let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
+            return Err(Failure::usage(why));
+        }
+        self.explained().map(drop)
     }
 
     /// Returns whether the report needs the first and the last time of the run.

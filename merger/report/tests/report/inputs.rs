@@ -89,6 +89,10 @@ fn folders_of_killed_reports_are_removed() {
     }
     let lock = File::options().write(true).open(held.join("report.lock")).unwrap();
     lock.try_lock().unwrap();
+    let hours_ago = SystemTime::now() - Duration::from_secs(2 * 3600);
+    for folder in [&left, &held, &other] {
+        File::open(folder).unwrap().set_modified(hours_ago).unwrap();
+    }
     let _ = report_with(temporary.path(), &["summary"], Some(&trace)).unwrap();
     assert_eq!([&left, &held, &other].map(|folder| folder.exists()), [false, true, true]);
 }
