@@ -3,7 +3,7 @@
 use crate::report_tables::SUBCOMMANDS;
 use crate::report_verdict::slow_stencil;
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Job, RunFolder, binary, mpi_missing, mpirun, rpd_merge, skip};
+use rpd_tests::harness::{Job, RunFolder, binary, mpi_missing, mpirun, repository, rpd_merge, skip};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,23 @@ fn inputs_of_all_kinds_need_no_merge() {
         }
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before, "a report leaves no files");
+}
+
+/// Rows of a translated database refer to each other by the keys of that database.
+#[test]
+fn kept_shards_need_no_merge() {
+    for names in [&["shard-v3-database"][..], &["shard-v3"], &["shard-v2-rank-0", "shard-v2"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = repository().join("tests/data");
+        let inputs: Vec<PathBuf> = names.iter().map(|name| data.join(format!("{name}.rpdshard"))).collect();
+        let database = merged(folder.path(), &inputs);
+        // The runs are shorter than the window.
+        for arguments in OF_ANY_RUN.into_iter().filter(|arguments| !arguments.contains(&"--window")) {
+            let expected = object(report(), arguments, std::slice::from_ref(&database));
+            let found = object(report(), arguments, &inputs);
+            assert!(found == expected, "{arguments:?} of {names:?}:\n{found}\n{expected}");
+        }
+    }
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn communicators_have_the_members_that_the_ranks_recorded() {
     assert_eq!(members("MPI_COMM_WORLD/1@1"), [[1, 3]]);
     assert_eq!(members("MPI_COMM_SELF of rank 2"), [[2]]);
     assert_eq!(members("absurd"), [[0u32; 0]; 0]);
-    let unknown = ["comm-1 of rank 0", "absurd", "comm-1 of rank 1", "comm-1 of rank 2", "comm-1 of rank 3"];
+    let unknown = ["absurd", "comm-1 of rank 0", "comm-1 of rank 1", "comm-1 of rank 2", "comm-1 of rank 3"];
     let unknown = MissingCalls::UnknownMembers(unknown.map(str::to_owned).to_vec());
     assert!(calls.unavailable.contains(&unknown), "{:?}", calls.unavailable);
 }
