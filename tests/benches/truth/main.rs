@@ -1,21 +1,21 @@
 //! What the analysis of waits says about programs with a known cause of waiting, over many seeds.
 //!
 //! ```text
-//! ci/bench truth [--seeds N] [--first-seed N] [--only TEXT] [--minutes N] [--large] [--results FILE]
+//! ci/bench truth [--seeds N] [--first-seed N] [--only TEXT] [--minutes N] [--shards] [--large] [--results FILE]
 //! ```
 //!
 //! Each answer is a line of JSON in the results, and what is there is not asked again, so that a run which ends at its
-//! limit of minutes is continued by the next. The tables are over all lines of the file. With `--large`, three of the
-//! scenarios have 4,096 ranks and 10^7 calls.
+//! limit of minutes is continued by the next. The tables are over all lines of the file. With `--shards`, `rpd-report`
+//! answers from the shards of each scenario. With `--large`, three of the scenarios have 4,096 ranks and 10^7 calls.
 
 mod results;
 mod table;
 
 use clap::Parser;
-use results::{AnswerKey, AnswerLine, ResultsFile};
+use results::{AnswerKey, AnswerLine, AnswerSource, ResultsFile};
 use rpd_tests::harness::repository;
 use rpd_tests::measure::exit_code;
-use rpd_tests::truth::{RecordTreatment, Scenario, ScenarioKind, ScenarioSize, judge};
+use rpd_tests::truth::{RecordTreatment, Scenario, ScenarioKind, ScenarioSize, judge, judge_shards};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +37,9 @@ struct Arguments {
     /// Ends after so many minutes
     #[arg(long, default_value_t = 10)]
     minutes: u64,
+    /// Answers of rpd-report from shards
+    #[arg(long)]
+    shards: bool,
     /// Also runs of 4,096 ranks and 10^7 calls
     #[arg(long)]
     large: bool,
@@ -62,12 +65,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut results = ResultsFile::open(&path)?;
     let end = Instant::now() + Duration::from_secs(60 * arguments.minutes);
     let kinds: Vec<ScenarioKind> = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean()).collect();
+    let source = if arguments.shards { AnswerSource::Shards } else { AnswerSource::Calls };
+    let treatments: &[RecordTreatment] = match source {
+        AnswerSource::Calls => &RecordTreatment::ALL,
+        // The clocks of shards are wrong in any case.
+        AnswerSource::Shards => &[RecordTreatment::Complete, RecordTreatment::DroppedCalls],
+    };
     let mut left_out = 0;
     // All scenarios have few seeds before one has many, so that a run of few minutes tells something about each.
     for seed in arguments.first_seed..arguments.first_seed + seeds {
         for kind in &kinds {
-            for treatment in RecordTreatment::ALL {
-                let key = AnswerKey::new(*kind, treatment, seed, false);
+            for treatment in treatments {
+                let key = AnswerKey::new(source, *kind, *treatment, seed);
                 if !key.scenario.contains(&arguments.only) || results.has(&key) {
                     continue;
                 }
@@ -75,15 +84,15 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                     left_out += 1;
                     continue;
                 }
-                results.append(ask(key, &Scenario::drawn(*kind, seed), treatment)?)?;
+                results.append(ask(key, source, &Scenario::drawn(*kind, seed), *treatment)?)?;
             }
         }
     }
     if arguments.large {
         for scenario in large_scenarios() {
-            let key = AnswerKey::new(scenario.kind, RecordTreatment::Complete, scenario.size.seed, true);
+            let key = AnswerKey::large(&scenario);
             if !results.has(&key) && key.scenario.contains(&arguments.only) && Instant::now() < end {
-                results.append(ask(key, &scenario, RecordTreatment::Complete)?)?;
+                results.append(ask(key, AnswerSource::Calls, &scenario, RecordTreatment::Complete)?)?;
             }
         }
     }
@@ -96,11 +105,15 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 fn ask(
     key: AnswerKey,
+    source: AnswerSource,
     scenario: &Scenario,
     treatment: RecordTreatment,
 ) -> Result<AnswerLine, Box<dyn Error>> {
     let began = Instant::now();
-    let answer = judge(scenario, treatment)?;
+    let answer = match source {
+        AnswerSource::Calls => judge(scenario, treatment)?,
+        AnswerSource::Shards => judge_shards(scenario, treatment)?,
+    };
     Ok(AnswerLine::new(key, scenario, &answer, began.elapsed()))
 }
 

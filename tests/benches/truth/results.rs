@@ -5,6 +5,27 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
 
+/// From what an answer is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerSource {
+    /// The calls of the model, by the analysis.
+    Calls,
+    /// Shards, by `rpd-report`.
+    Shards,
+}
+
+impl AnswerSource {
+    pub(crate) const ALL: [AnswerSource; 2] = [AnswerSource::Calls, AnswerSource::Shards];
+
+    /// Returns the name of a treatment of these records.
+    pub(crate) fn treatment(self, treatment: RecordTreatment) -> String {
+        match self {
+            AnswerSource::Calls => treatment.name().to_owned(),
+            AnswerSource::Shards => format!("{}, from shards", treatment.name()),
+        }
+    }
+}
+
 /// Which answer a line has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct AnswerKey {
@@ -15,13 +36,18 @@ pub(crate) struct AnswerKey {
 
 impl AnswerKey {
     pub(crate) fn new(
+        source: AnswerSource,
         kind: ScenarioKind,
         treatment: RecordTreatment,
         seed: u64,
-        is_large: bool,
     ) -> AnswerKey {
-        let scenario = if is_large { format!("30 large {}", kind.name()) } else { kind.name() };
-        AnswerKey { scenario, treatment: treatment.name().to_owned(), seed }
+        AnswerKey { scenario: kind.name(), treatment: source.treatment(treatment), seed }
+    }
+
+    pub(crate) fn large(scenario: &Scenario) -> AnswerKey {
+        let key =
+            AnswerKey::new(AnswerSource::Calls, scenario.kind, RecordTreatment::Complete, scenario.size.seed);
+        AnswerKey { scenario: format!("30 large {}", key.scenario), ..key }
     }
 }
 
@@ -42,7 +68,7 @@ pub(crate) struct AnswerLine {
     pub(crate) length_ns: i64,
     pub(crate) gain_error: Option<f64>,
     pub(crate) covers_gain: Option<bool>,
-    /// What the analysis says, for a person.
+    /// What is said, for a person.
     pub(crate) says: String,
     pub(crate) seconds: f64,
 }
@@ -54,8 +80,6 @@ impl AnswerLine {
         answer: &JudgedAnswer,
         took: Duration,
     ) -> AnswerLine {
-        let diagnosis = &answer.diagnosis;
-        let subject = diagnosis.findings.first().map(|finding| &finding.subject);
         AnswerLine {
             key,
             verdict: answer.verdict.name().to_owned(),
@@ -70,7 +94,7 @@ impl AnswerLine {
             length_ns: answer.cost.length_ns,
             gain_error: answer.gain_error(),
             covers_gain: answer.covers_gain(),
-            says: format!("{:?} {subject:?} {:?}", diagnosis.verdict, diagnosis.limits),
+            says: answer.stated.text.clone(),
             seconds: took.as_secs_f64(),
         }
     }

@@ -1,10 +1,11 @@
-use crate::results::AnswerLine;
+use crate::results::{AnswerLine, AnswerSource};
 use rpd_tests::truth::{AnswerVerdict, RecordTreatment, wilson_interval};
 use std::collections::BTreeMap;
 
 /// Prints the answers by scenario, and all of each kind of records.
 pub(crate) fn print(lines: &[AnswerLine]) {
-    for treatment in RecordTreatment::ALL.map(RecordTreatment::name) {
+    let of_source = |source: AnswerSource| RecordTreatment::ALL.map(|treatment| source.treatment(treatment));
+    for treatment in AnswerSource::ALL.into_iter().flat_map(of_source) {
         let of: Vec<&AnswerLine> = lines.iter().filter(|line| line.key.treatment == treatment).collect();
         if of.is_empty() {
             continue;

@@ -26,6 +26,7 @@ mod scenario;
 mod scenario_kind;
 mod scenarios;
 mod simulation;
+mod stated_answer;
 mod tally;
 mod trial;
 
@@ -42,5 +43,6 @@ pub use run_shards::write_scenario;
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};
+pub use stated_answer::{StatedAnswer, StatedFinding};
 pub use tally::{AnswerTally, wilson_interval};
-pub use trial::{AnswerVerdict, JudgedAnswer, RecordTreatment, judge};
+pub use trial::{AnswerVerdict, JudgedAnswer, RecordTreatment, judge, judge_shards};

@@ -1,15 +1,16 @@
 //! Asks the analysis about a scenario, and compares what it says with what is true.
 
-use super::call_recorder::{CallRecording, DroppedCalls, ModelledCalls};
+use super::call_recorder::{CallRecording, DroppedCalls};
 use super::clock_errors::ClockErrors;
 use super::conditions::PlantedExcess;
 use super::recorder::Unrecorded;
+use super::run_shards::write_scenario;
 use super::scenario::{CausePattern, NamedCause, PlantedCost, Scenario};
+use super::stated_answer::{StatedAnswer, StatedFinding};
 use crate::synthetic::RandomSource;
-use rpd_graph::{
-    CallGraph, CallsError, FindingSubject, JobDiagnosis, JobFinding, JobVerdict, StepPattern, WaitAnalysis,
-    WhatIfGain,
-};
+use crate::truth_real::report_findings;
+use rpd_graph::{CallGraph, CallsError, StepPattern, WaitAnalysis, WhatIfGain};
+use std::error::Error;
 
 /// What happens to the records of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -114,7 +115,7 @@ impl AnswerVerdict {
     }
 }
 
-/// The answer of the analysis to a scenario, judged.
+/// The answer to a scenario, judged.
 #[derive(Clone, Debug)]
 pub struct JudgedAnswer {
     /// How it compares.
@@ -127,8 +128,8 @@ pub struct JudgedAnswer {
     pub gain: Option<(i64, i64)>,
     /// What is true.
     pub cost: PlantedCost,
-    /// What the analysis says.
-    pub diagnosis: JobDiagnosis,
+    /// What is said.
+    pub stated: StatedAnswer,
 }
 
 impl JudgedAnswer {
@@ -152,42 +153,47 @@ const MAX_START_UP_ERROR: f64 = 0.03;
 /// A limit of the gain may be that much above the true one, as a share of the run.
 const MAX_LIMIT_EXCESS: f64 = 0.05;
 
-/// Runs the analysis on a scenario.
+/// Runs the analysis on the calls of a scenario.
 ///
 /// # Errors
 /// [`CallsError`], if the calls are refused.
 pub fn judge(scenario: &Scenario, treatment: RecordTreatment) -> Result<JudgedAnswer, CallsError> {
     let calls = scenario.calls(&treatment.recording(scenario));
     let graph = CallGraph::new(&calls.job)?;
-    let analysis = WaitAnalysis::new(&graph);
-    let (_, diagnosis) = analysis.diagnose();
-    Ok(compare(scenario, treatment, &calls, diagnosis))
+    let (_, diagnosis) = WaitAnalysis::new(&graph).diagnose();
+    Ok(compare(scenario, treatment, StatedAnswer::of_diagnosis(&diagnosis, &calls)))
 }
 
-fn compare(
-    scenario: &Scenario,
-    treatment: RecordTreatment,
-    calls: &ModelledCalls,
-    diagnosis: JobDiagnosis,
-) -> JudgedAnswer {
+/// Writes the shards of a scenario, and runs `rpd-report` on them. The clocks of its nodes differ in any case.
+///
+/// # Errors
+/// If shards cannot be written, or `rpd-report` is not built or fails.
+pub fn judge_shards(scenario: &Scenario, treatment: RecordTreatment) -> Result<JudgedAnswer, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let run = write_scenario(scenario, &treatment.recording(scenario).dropped, folder.path())?;
+    let report = report_findings(&run).ok_or("rpd-report is not built")??;
+    Ok(compare(scenario, treatment, StatedAnswer::of_report(&report, &scenario.program)))
+}
+
+fn compare(scenario: &Scenario, treatment: RecordTreatment, stated: StatedAnswer) -> JudgedAnswer {
     let cost = scenario.cost();
     let expected = &scenario.expected;
-    let finding = diagnosis.findings.first();
+    let finding = stated.findings.first();
     let may_be_unknown = expected.may_be_unknown || treatment == RecordTreatment::DroppedCalls;
     let verdict = match (&expected.cause, finding) {
-        (_, None) if diagnosis.verdict == JobVerdict::CannotTell => match may_be_unknown {
+        (_, None) if stated.is_unknown => match may_be_unknown {
             true => AnswerVerdict::RightlyUnknown,
             false => AnswerVerdict::Unknown,
         },
         (NamedCause::Nobody, None) => AnswerVerdict::Right,
         (NamedCause::StartUp, None) => {
-            let stated = diagnosis.gain_of_start_up.ns;
-            let error = (stated - cost.gain_ns).unsigned_abs() as f64 / cost.length_ns.max(1) as f64;
+            let of_start_up = stated.gain_of_start_up.ns;
+            let error = (of_start_up - cost.gain_ns).unsigned_abs() as f64 / cost.length_ns.max(1) as f64;
             if error <= MAX_START_UP_ERROR { AnswerVerdict::Right } else { AnswerVerdict::Missed }
         }
         (_, None) => AnswerVerdict::Missed,
         (NamedCause::Nobody | NamedCause::StartUp, Some(_)) => AnswerVerdict::FalseAlarm,
-        (cause, Some(finding)) => judge_subjects(scenario, cause, &finding.subject, &diagnosis.findings),
+        (cause, Some(_)) => judge_subjects(scenario, cause, &stated.findings),
     };
     let verdict = match (&expected.cause, finding) {
         (NamedCause::AtMost(_), Some(finding)) if verdict == AnswerVerdict::Right => {
@@ -199,19 +205,18 @@ fn compare(
     };
     let is_known = verdict == AnswerVerdict::Right;
     let gain = match expected.cause {
-        NamedCause::StartUp => Some(diagnosis.gain_of_start_up),
+        NamedCause::StartUp => Some(stated.gain_of_start_up),
         // The gain of each finding is what remains when those before it are gone.
         _ => finding
-            .map(|_| diagnosis.findings.iter().map(|finding| finding.gain).fold(WhatIfGain::default(), both)),
+            .map(|_| stated.findings.iter().map(|finding| finding.gain).fold(WhatIfGain::default(), both)),
     };
-    let range = |label: Option<u32>| label.and_then(|label| calls.range(label));
     JudgedAnswer {
         verdict,
-        has_range: finding.map(|finding| range(finding.label) == expected.range),
+        has_range: finding.map(|finding| finding.range.as_deref() == expected.range),
         has_pattern: finding.map(|finding| is_pattern(expected.pattern, finding.pattern)),
         gain: gain.filter(|_| is_known).map(|gain| (gain.ns, gain.error_bound_ns)),
         cost,
-        diagnosis,
+        stated,
     }
 }
 
@@ -219,12 +224,7 @@ fn both(one: WhatIfGain, other: WhatIfGain) -> WhatIfGain {
     WhatIfGain { ns: one.ns + other.ns, error_bound_ns: one.error_bound_ns + other.error_bound_ns }
 }
 
-fn judge_subjects(
-    scenario: &Scenario,
-    cause: &NamedCause,
-    first: &FindingSubject,
-    findings: &[JobFinding],
-) -> AnswerVerdict {
+fn judge_subjects(scenario: &Scenario, cause: &NamedCause, findings: &[StatedFinding]) -> AnswerVerdict {
     let planted: Vec<u32> = match cause {
         NamedCause::Ranks(ranks) => ranks.clone(),
         NamedCause::AtMost(rank) => vec![*rank],
@@ -234,13 +234,12 @@ fn judge_subjects(
         }
         NamedCause::Nobody | NamedCause::StartUp => Vec::new(),
     };
-    let named: Vec<u32> = findings.iter().flat_map(|finding| finding.subject.timelines()).copied().collect();
+    let named: Vec<u32> = findings.iter().flat_map(|finding| &finding.ranks).copied().collect();
     if named.iter().any(|rank| !planted.contains(rank)) {
         return AnswerVerdict::WrongName;
     }
-    let is_right = match (cause, first) {
-        (NamedCause::Node(node), FindingSubject::Node { node: found, .. }) => node == found,
-        (NamedCause::Node(_), FindingSubject::Timelines(_)) => false,
+    let is_right = match cause {
+        NamedCause::Node(node) => findings.first().is_some_and(|first| first.node == Some(*node)),
         _ => named == planted,
     };
     if is_right { AnswerVerdict::Right } else { AnswerVerdict::Missed }

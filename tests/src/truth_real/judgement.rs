@@ -124,7 +124,7 @@ fn right_if(is_right: bool) -> Answer {
 }
 
 fn has_label(finding: &Finding, truth: &Truth) -> bool {
-    finding.label.as_ref().is_some_and(|label| label.name == truth.label)
+    finding.label.as_ref().is_some_and(|label| label.name.as_deref() == Some(&truth.label))
 }
 
 fn has_phase(finding: &Finding, truth: &Truth) -> bool {

@@ -18,6 +18,6 @@ pub use judgement::{Answer, Judgement, judge};
 pub use logs::{LoggedCall, LoggedRange, RankLog};
 pub use recorder::{Recorder, Recording};
 pub use replay::{Replay, ReplayedJob};
-pub use report::{ReportFindings, report_findings};
+pub use report::{Finding, Gain, ReportFindings, report_findings};
 pub use scenarios::{Culprit, Proportions, SCENARIOS, Scenario};
 pub use truth::{NodeName, Truth};

@@ -16,6 +16,9 @@ pub struct ReportFindings {
     /// The most important one first.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// Why no rank is named.
+    #[serde(default)]
+    pub reasons: Vec<String>,
     /// What the run would gain by equal work before its first step.
     pub gain_of_start_up: Option<Gain>,
 }
@@ -47,16 +50,22 @@ pub struct Subject {
     pub hosts: Vec<String>,
 }
 
-/// A range, kernel or call.
+/// A range, a kernel, a call, or what is between two calls.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Label {
+    /// `range` and others.
+    #[serde(default)]
+    pub kind: String,
     /// Its text.
-    pub name: String,
+    pub name: Option<String>,
 }
 
 /// Steps of a finding.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct SlowSteps {
+    /// `steady`, `stretch`, `periodic` or `irregular`.
+    #[serde(default)]
+    pub pattern: String,
     /// The first, if they are one stretch or every nth.
     pub first_step: Option<u32>,
     /// The last.
@@ -72,6 +81,9 @@ pub struct Gain {
     pub low_ns: Option<i64>,
     /// Upper end.
     pub high_ns: Option<i64>,
+    /// Half of it.
+    #[serde(default)]
+    pub error_bound_ns: i64,
     /// Part of the length of the run.
     pub share: f64,
     /// `estimate` or `at_most`.
@@ -79,13 +91,13 @@ pub struct Gain {
     pub bound: String,
 }
 
-/// The report on a merged database; `None` if rpd-report is not built.
+/// The report on a merged database or on the folder of a run; `None` if rpd-report is not built.
 ///
 /// # Errors
 /// If it fails, or its JSON is none.
-pub fn report_findings(database: &Path) -> Option<Result<ReportFindings, String>> {
+pub fn report_findings(input: &Path) -> Option<Result<ReportFindings, String>> {
     let program = built("rpd-report")?;
-    let outcome = Job::new(program).args(["--format", "json"]).arg(database).limit(LIMIT).run();
+    let outcome = Job::new(program).args(["--format", "json"]).arg(input).limit(LIMIT).run();
     if outcome.code() != Some(0) {
         return Some(Err(outcome.to_string()));
     }

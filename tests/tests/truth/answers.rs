@@ -1,25 +1,28 @@
 use rpd_graph::CallGraph;
 use rpd_tests::truth::{
-    AnswerTally, AnswerVerdict, JudgedAnswer, RecordTreatment, Scenario, ScenarioKind, judge,
+    AnswerTally, AnswerVerdict, JudgedAnswer, RecordTreatment, Scenario, ScenarioKind, judge, judge_shards,
 };
+use std::fmt::Display;
 
 /// The seed of the tests; `ci/bench truth` has many.
 const SEED: u64 = 4;
 /// Largest error of a stated gain as a share of the run.
 const MAX_GAIN_ERROR: f64 = 0.03;
 
-fn answers(treatment: RecordTreatment) -> Vec<(ScenarioKind, JudgedAnswer)> {
+fn answers<E: Display>(
+    ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>,
+) -> Vec<(ScenarioKind, JudgedAnswer)> {
     let kinds = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean());
     let judged = |kind: ScenarioKind| {
-        let answer = judge(&Scenario::drawn(kind, SEED), treatment);
+        let answer = ask(&Scenario::drawn(kind, SEED));
         (kind, answer.unwrap_or_else(|error| panic!("{}: {error}", kind.name())))
     };
     kinds.map(judged).collect()
 }
 
-fn check(treatment: RecordTreatment) -> AnswerTally {
+fn check<E: Display>(ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>) -> AnswerTally {
     let mut tally = AnswerTally::default();
-    for (kind, answer) in answers(treatment) {
+    for (kind, answer) in answers(ask) {
         let name = kind.name();
         let is_right = matches!(answer.verdict, AnswerVerdict::Right | AnswerVerdict::RightlyUnknown);
         assert!(is_right, "{name}: {answer:#?}");
@@ -36,18 +39,23 @@ fn check(treatment: RecordTreatment) -> AnswerTally {
 
 #[test]
 fn the_planted_cause_is_named() {
-    let tally = check(RecordTreatment::Complete);
+    let tally = check(|scenario| judge(scenario, RecordTreatment::Complete));
     assert!(tally.gain_error_at(0.5).unwrap() < 0.01, "{tally:?}");
 }
 
 #[test]
 fn the_planted_cause_is_named_with_wrong_clocks() {
-    check(RecordTreatment::WrongClocks);
+    check(|scenario| judge(scenario, RecordTreatment::WrongClocks));
+}
+
+#[test]
+fn rpd_report_names_the_planted_cause_from_shards() {
+    check(|scenario| judge_shards(scenario, RecordTreatment::Complete));
 }
 
 #[test]
 fn no_other_rank_is_named_where_calls_were_dropped() {
-    for (kind, answer) in answers(RecordTreatment::DroppedCalls) {
+    for (kind, answer) in answers(|scenario| judge(scenario, RecordTreatment::DroppedCalls)) {
         let is_wrong = matches!(answer.verdict, AnswerVerdict::WrongName | AnswerVerdict::FalseAlarm);
         assert!(!is_wrong, "{}: {answer:#?}", kind.name());
     }
