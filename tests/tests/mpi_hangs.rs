@@ -1,19 +1,45 @@
 //! Programs that hung and were stopped: which calls were open, and for which ranks they waited.
 
 use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, repository, skip};
+use rpd_tests::synthetic::RandomSource;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
-fn reported(folder: &Path, pattern: &str) -> Json {
+/// A run of `tests/workloads/hangs.c`.
+#[derive(Clone, Copy, Debug)]
+struct Hang {
+    ranks: u64,
+    subject: u64,
+    steps: u64,
+}
+
+/// Returns a run and, in the long tests, 19 others with as many ranks or a multiple of them.
+fn hangs(first: Hang, multiple: u64) -> Vec<Hang> {
+    let is_long = std::env::var("RPD_SOAK").is_ok_and(|value| value == "1");
+    let drawn = (1..if is_long { 20 } else { 1 }).map(|seed| {
+        let mut random = RandomSource::new(&[seed, 26]);
+        let ranks = multiple * random.between(3u64.div_ceil(multiple) as i64, (6 / multiple) as i64) as u64;
+        Hang { ranks, subject: random.index(ranks as usize) as u64, steps: 1 + random.index(30) as u64 }
+    });
+    [first].into_iter().chain(drawn).collect()
+}
+
+fn reported(folder: &Path, pattern: &str, hang: Hang) -> Json {
     let (program, runs) = (folder.join(pattern), folder.join("runs"));
     let source = repository().join("tests/workloads/hangs.c");
     let _ = Job::new("mpicc").arg("-o").arg(&program).arg(source).run().success();
-    let collect = mpirun(4).arg(binary("rpd-collect")).arg("-o").arg(&runs).args(["--run-id", pattern, "--"]);
-    let _ = collect.arg(&program).arg(pattern).run();
+    let name = format!("{pattern}-{}-{}-{}", hang.ranks, hang.subject, hang.steps);
+    let collect = mpirun(hang.ranks as usize).arg(binary("rpd-collect")).arg("-o").arg(&runs);
+    let collect = collect.args(["--run-id", &name, "--"]).arg(&program);
+    let _ = collect.args([pattern, &hang.subject.to_string(), &hang.steps.to_string()]).run();
     let job =
-        Job::new(binary("rpd-report")).args(["hang", "--quiet", "--format", "json"]).arg(runs.join(pattern));
+        Job::new(binary("rpd-report")).args(["hang", "--quiet", "--format", "json"]).arg(runs.join(&name));
     let report: Json = serde_json::from_str(&job.run().success().stdout).unwrap();
-    eprintln!("{pattern}: {report}");
+    eprintln!("{pattern} {hang:?}: {report}");
+    let screen =
+        Job::new(binary("rpd-report")).args(["--quiet"]).arg(runs.join(&name)).run().success().stdout;
+    let is_open = report["hang"] != json!([]);
+    assert_eq!(screen.contains("calls that did not return: rpd-report hang "), is_open, "{screen}");
     report
 }
 
@@ -28,8 +54,17 @@ fn open_calls(report: &Json) -> Vec<(u64, String, Json)> {
     rows
 }
 
-fn expected(rows: &[(u64, &str, Json)]) -> Vec<(u64, String, Json)> {
-    rows.iter().map(|(rank, call, waits_for)| (*rank, (*call).to_owned(), waits_for.clone())).collect()
+/// Calls of all ranks but the subject, which wait for it.
+fn others_wait(hang: Hang, call: &str) -> Vec<(u64, String, Json)> {
+    let others = (0..hang.ranks).filter(|rank| *rank != hang.subject);
+    others.map(|rank| (rank, call.to_owned(), json!([hang.subject]))).collect()
+}
+
+fn assert_notes(report: &Json, expected: &[String]) {
+    let notes = report["notes"].to_string();
+    for note in expected {
+        assert!(notes.contains(note), "no {note:?} in {notes}");
+    }
 }
 
 #[test]
@@ -38,19 +73,28 @@ fn a_rank_that_misses_a_collective_is_named() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = reported(folder.path(), "missed");
-    let in_allreduce = |rank| (rank, "MPI_Allreduce", json!([2]));
-    let rows = [in_allreduce(0), in_allreduce(1), (2, "MPI_Recv", json!([0])), in_allreduce(3)];
-    assert_eq!(open_calls(&report), expected(&rows));
-    let notes = report["notes"].to_string();
-    assert!(
-        notes.contains("ranks 2 did not enter MPI_Allreduce, number 21 on MPI_COMM_WORLD, in which 3 wait"),
-        "{notes}"
-    );
-    assert!(notes.contains("rank 2 is in MPI_Recv"), "{notes}");
-    assert!(notes.contains("ranks 0,2 wait for one another"), "{notes}");
-    let seconds = report["hang"][0]["open_ns"].as_f64().unwrap() / 1e9;
-    assert!((1.0..10.0).contains(&seconds), "{seconds}");
+    for hang in hangs(Hang { ranks: 4, subject: 2, steps: 20 }, 1) {
+        let report = reported(folder.path(), "missed", hang);
+        let (subject, next) = (hang.subject, (hang.subject + 1) % hang.ranks);
+        let mut rows = others_wait(hang, "MPI_Allreduce");
+        rows.push((subject, "MPI_Recv".to_owned(), json!([next])));
+        rows.sort_by_key(|row| row.0);
+        assert_eq!(open_calls(&report), rows);
+        let number = hang.steps + 1;
+        let inside = hang.ranks - 1;
+        assert_notes(
+            &report,
+            &[
+                format!(
+                    "rank {subject} did not enter MPI_Allreduce, number {number} on MPI_COMM_WORLD, in which"
+                ),
+                format!("{inside} ranks wait; rank {subject} is in MPI_Recv"),
+                " wait for one another".to_owned(),
+            ],
+        );
+        let seconds = report["hang"][0]["open_ns"].as_f64().unwrap() / 1e9;
+        assert!((1.0..10.0).contains(&seconds), "{seconds}");
+    }
 }
 
 #[test]
@@ -59,12 +103,14 @@ fn a_rank_outside_of_mpi_is_named_and_no_circle() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = reported(folder.path(), "outside");
-    let in_barrier = |rank| (rank, "MPI_Barrier", json!([1]));
-    assert_eq!(open_calls(&report), expected(&[in_barrier(0), in_barrier(2), in_barrier(3)]));
-    let notes = report["notes"].to_string();
-    assert!(notes.contains("ranks 1 did not enter MPI_Barrier") && !notes.contains("one another"), "{notes}");
-    assert!(notes.contains("rank 1 has returned from MPI_Allreduce"), "{notes}");
+    for hang in hangs(Hang { ranks: 4, subject: 1, steps: 20 }, 1) {
+        let report = reported(folder.path(), "outside", hang);
+        assert_eq!(open_calls(&report), others_wait(hang, "MPI_Barrier"));
+        let subject = hang.subject;
+        let absent = format!("rank {subject} did not enter MPI_Barrier");
+        assert_notes(&report, &[absent, format!("rank {subject} has returned from MPI_Allreduce")]);
+        assert!(!report["notes"].to_string().contains("one another"), "{report}");
+    }
 }
 
 #[test]
@@ -73,15 +119,46 @@ fn circles_of_receives_are_found() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = reported(folder.path(), "receives");
-    let rows: Vec<_> = (0..4u64).map(|rank| (rank, "MPI_Recv", json!([rank ^ 1]))).collect();
-    assert_eq!(open_calls(&report), expected(&rows));
-    let notes = report["notes"].to_string();
-    assert!(notes.contains("ranks 0-1 wait") && notes.contains("ranks 2-3 wait"), "{notes}");
-    let report = reported(folder.path(), "waits");
-    let rows: Vec<_> = (0..4u64).map(|rank| (rank, "MPI_Waitall", json!([(rank + 1) % 4]))).collect();
-    assert_eq!(open_calls(&report), expected(&rows));
-    assert_eq!(report["hang"][0]["operation"], "from rank 1, tag 1", "{report}");
+    for hang in hangs(Hang { ranks: 4, subject: 0, steps: 20 }, 2) {
+        let report = reported(folder.path(), "receives", hang);
+        let rows: Vec<_> =
+            (0..hang.ranks).map(|rank| (rank, "MPI_Recv".to_owned(), json!([rank ^ 1]))).collect();
+        assert_eq!(open_calls(&report), rows);
+        let pairs = (0..hang.ranks).step_by(2);
+        let notes: Vec<String> =
+            pairs.map(|rank| format!("ranks {rank}-{} wait for one another", rank + 1)).collect();
+        assert_notes(&report, &notes);
+        let report = reported(folder.path(), "waits", hang);
+        let next = |rank| (rank + 1) % hang.ranks;
+        let rows: Vec<_> =
+            (0..hang.ranks).map(|rank| (rank, "MPI_Waitall".to_owned(), json!([next(rank)]))).collect();
+        assert_eq!(open_calls(&report), rows);
+        assert_eq!(report["hang"][0]["operation"], "from rank 1, tag 1", "{report}");
+    }
+}
+
+#[test]
+fn different_roots_of_a_collective_are_named() {
+    if let Some(why) = mpi_missing() {
+        return skip("hangs of real programs", why);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for hang in hangs(Hang { ranks: 4, subject: 3, steps: 20 }, 1) {
+        let report = reported(folder.path(), "roots", hang);
+        let (subject, root) = (hang.subject, (hang.subject + 1) % hang.ranks);
+        let number = hang.steps + 1;
+        assert_notes(
+            &report,
+            &[
+                format!("number {number} on MPI_COMM_WORLD: "),
+                format!("rank {subject} entered MPI_Reduce with root {subject}"),
+                format!(" entered MPI_Reduce with root {root}"),
+            ],
+        );
+        let open = open_calls(&report);
+        let of_subject = open.iter().find(|row| row.0 == subject).expect("the subject waits");
+        assert_eq!(of_subject.1, "MPI_Reduce");
+    }
 }
 
 #[test]
@@ -90,6 +167,6 @@ fn a_run_that_ended_has_no_open_calls() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = reported(folder.path(), "none");
+    let report = reported(folder.path(), "none", Hang { ranks: 4, subject: 0, steps: 20 });
     assert_eq!((&report["hang"], &report["notes"]), (&json!([]), &json!([])), "{report}");
 }

@@ -1,31 +1,33 @@
-/* Programs that hang and end by an alarm: hangs PATTERN. Ranks do some steps together before. */
+/* Programs that hang and end by an alarm: hangs PATTERN SUBJECT STEPS. Ranks do some steps together before. */
 #include <mpi.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { STEPS = 20, HANG_SECONDS = 2 };
+enum { HANG_SECONDS = 2 };
 
 int main(int argc, char **argv) {
-    int rank, size, value = 0;
+    int rank, size, value = 0, sum = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     const char *pattern = argc > 1 ? argv[1] : "";
-    for (int step = 0; step < STEPS; step++) {
+    const int subject = argc > 2 ? atoi(argv[2]) : 0, steps = argc > 3 ? atoi(argv[3]) : 1;
+    for (int step = 0; step < steps; step++) {
         struct timespec work = {0, 5000000};
         nanosleep(&work, NULL);
         MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     }
     alarm(HANG_SECONDS);
     if (strcmp(pattern, "missed") == 0) {
-        /* Rank 2 waits for a message that rank 0 never sends, while the others are in a collective. */
-        if (rank == 2)
-            MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        /* The subject waits for a message that the next rank never sends, while the others are in a collective. */
+        if (rank == subject)
+            MPI_Recv(&value, 1, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     } else if (strcmp(pattern, "outside") == 0) {
-        /* Rank 1 never comes to the barrier. */
-        if (rank == 1)
+        /* The subject never comes to the barrier. */
+        if (rank == subject)
             pause();
         MPI_Barrier(MPI_COMM_WORLD);
     } else if (strcmp(pattern, "receives") == 0) {
@@ -40,6 +42,10 @@ int main(int argc, char **argv) {
             MPI_Irecv(&values[tag], 1, MPI_INT, (rank + 1) % size, tag, MPI_COMM_WORLD, &requests[tag]);
         MPI_Send(&value, 1, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    } else if (strcmp(pattern, "roots") == 0) {
+        /* The subject reduces to itself, the others to the next rank. */
+        const int root = rank == subject ? subject : (subject + 1) % size;
+        MPI_Reduce(&value, &sum, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
     } else {
         alarm(0);
     }

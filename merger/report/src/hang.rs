@@ -23,6 +23,8 @@ const COLUMNS: [(&str, &str); 6] = [
 const MAX_NOTES: usize = 20;
 /// Maximum number of messages that a call names.
 const MAX_MESSAGES: usize = 3;
+/// Maximum number of functions of a collective that a note names.
+const MAX_FUNCTIONS: usize = 4;
 
 /// Makes the report.
 pub(crate) fn report_hang(
@@ -80,22 +82,22 @@ pub(crate) fn report_hang(
         }
         let mut notes = Vec::new();
         for circle in job.deadlocks(&open).iter().take(MAX_NOTES) {
-            let circle = ranks(found, circle);
-            notes
-                .push(format!("ranks {} wait for one another: none of them can go on", rank_ranges(&circle)));
+            let circle = named_ranks(&ranks(found, circle));
+            notes.push(format!("{circle} wait for one another: none of them can go on"));
         }
         for ((communicator, number, name), (absent, inside)) in missing.iter().take(MAX_NOTES) {
             let absent: Vec<u32> = absent.iter().copied().collect();
             let numbered = collective_text(found, *communicator, *number);
             let states = states(found, &absent, &waiting);
-            let absent = rank_ranges(&ranks(found, &absent));
-            notes.push(format!(
-                "ranks {absent} did not enter {name}, {numbered}, in which {inside} wait{states}"
-            ));
+            let absent = named_ranks(&ranks(found, &absent));
+            let inside = match inside {
+                1 => "1 rank waits".to_owned(),
+                several => format!("{} ranks wait", grouped(*several)),
+            };
+            notes.push(format!("{absent} did not enter {name}, {numbered}, in which {inside}{states}"));
         }
         for (communicator, number) in differing.iter().take(MAX_NOTES) {
-            let numbered = collective_text(found, *communicator, *number);
-            notes.push(format!("{numbered}: ranks entered different functions or roots"));
+            notes.push(entered_text(found, *communicator, *number));
         }
         if let Some(ns) = time_since_last_change(found) {
             notes.push(format!(
@@ -120,6 +122,12 @@ fn ranks(found: &AnalysedRun<'_>, processes: &[u32]) -> Vec<u32> {
     processes.iter().filter_map(rank).collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
+/// Formats ranks as `rank 2` or `ranks 0-1,5`.
+fn named_ranks(ranks: &[u32]) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {}", rank_ranges(ranks))
+}
+
 /// Names a collective: `number 1,205 on MPI_COMM_WORLD`.
 fn collective_text(found: &AnalysedRun<'_>, communicator: u32, number: u32) -> String {
     let name = found.calls.communicators.get(communicator as usize).map_or("", String::as_str);
@@ -127,6 +135,27 @@ fn collective_text(found: &AnalysedRun<'_>, communicator: u32, number: u32) -> S
         rpd_graph::CollectiveEntry::INIT_NUMBER | rpd_graph::CollectiveEntry::FINALIZE_NUMBER => short(name),
         number => format!("number {} on {}", grouped(u64::from(number) + 1), short(name)),
     }
+}
+
+/// Names the functions and roots by which ranks entered a collective.
+fn entered_text(found: &AnalysedRun<'_>, communicator: u32, number: u32) -> String {
+    let mut entered: BTreeMap<(String, i32), Vec<u32>> = BTreeMap::new();
+    for timeline in &found.calls.job.timelines {
+        let of_it = timeline.entries.iter();
+        for entry in of_it.filter(|entry| (entry.communicator, entry.number) == (communicator, number)) {
+            let label = timeline.calls.get(entry.call as usize).map(|call| call.label);
+            entered.entry((label_text(found.calls, label), entry.root)).or_default().push(timeline.process);
+        }
+    }
+    let part = |((function, root), processes): (&(String, i32), &Vec<u32>)| {
+        let root = if *root < 0 { String::new() } else { format!(" with root {root}") };
+        format!("{} entered {function}{root}", named_ranks(&ranks(found, processes)))
+    };
+    let mut parts: Vec<String> = entered.iter().take(MAX_FUNCTIONS).map(part).collect();
+    if entered.len() > MAX_FUNCTIONS {
+        parts.push("...".to_owned());
+    }
+    format!("{}: {}", collective_text(found, communicator, number), parts.join(", "))
 }
 
 fn message_text(found: &AnalysedRun<'_>, role: MessageRole, process: Option<u32>, tag: i32) -> String {

@@ -14,6 +14,9 @@ use rpd_console::Failure;
 use rpd_graph::StepPattern;
 use rpd_shard::shell_words::input_words;
 
+/// Maximum number of commands that continue from the verdict.
+const MAX_NEXT: usize = 4;
+
 /// Makes the report. `explained` is the maximum number of calls that are listed as evidence.
 pub(crate) fn report_overview(
     run: &ReportRun,
@@ -74,7 +77,7 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
         None => subject.to_owned(),
     };
     let path = ("critical path", "path".to_owned());
-    let commands = match (is_analysed, finding) {
+    let mut commands = match (is_analysed, finding) {
         (true, Some(finding)) => vec![
             if rank.is_some() { ("what is slow", of_rank("blame")) } else { ("each rank", of_rank("blame")) },
             match finding.pattern {
@@ -97,6 +100,10 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
             ("what is missing", "integrity".to_owned()),
         ],
     };
+    if found.calls.job.timelines.iter().any(|timeline| timeline.is_open) {
+        commands.truncate(MAX_NEXT - 1);
+        commands.push(("calls that did not return", "hang".to_owned()));
+    }
     let inputs = input_words(&run.inputs);
     let next = commands.into_iter().map(|(purpose, command)| NextCommand {
         purpose,
