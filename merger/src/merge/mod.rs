@@ -76,7 +76,7 @@ pub(crate) struct AgreedMerge {
     pub(crate) plan: MergePlan,
     pub(crate) inputs: SurveyedInputs,
     pub(crate) agreed: JobAgreement,
-    /// What is known about the merge without writing it.
+    /// Report of the merge, without what only writing counts.
     pub(crate) report: MergeReport,
     /// Folder of translated inputs.
     _translated: Option<TranslatedFolder>,

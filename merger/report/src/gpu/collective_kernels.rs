@@ -171,7 +171,7 @@ impl CollectiveTraffic {
     }
 }
 
-/// What the kernels of a line have in common: communicator, ranks, function, bytes.
+/// Communicator, number of ranks, function and bytes of the kernels of a line.
 type LineKey = (Option<String>, Option<u64>, String, Option<u64>);
 
 #[derive(Debug, Default)]

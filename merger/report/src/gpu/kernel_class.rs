@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a kernel does.
+/// Purpose of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub(super) enum KernelClass {
     Communication,
