@@ -61,10 +61,15 @@ pub(crate) fn report_hang(
                     differing.insert((one.communicator, one.number));
                 }
             }
-            for one in call.messages.iter().take(MAX_MESSAGES) {
+            let mut messages: Vec<_> = call.messages.iter().collect();
+            // Those whose other ends were begun are shown only if all were.
+            if messages.iter().any(|one| one.lacks_other_end != Some(false)) {
+                messages.retain(|one| one.lacks_other_end != Some(false));
+            }
+            for one in messages.iter().take(MAX_MESSAGES) {
                 operations.push(message_text(found, one.end.role, one.process, one.end.tag));
             }
-            if let Some(more) = call.messages.len().checked_sub(MAX_MESSAGES + 1) {
+            if let Some(more) = messages.len().checked_sub(MAX_MESSAGES + 1) {
                 operations.push(format!("{} more messages", grouped(more as u64 + 1)));
             }
             let waits_for: Vec<u32> = call.waits_for().into_iter().collect();
