@@ -160,7 +160,9 @@ impl<'a> RowRecorder<'a> {
                         continue;
                     }
                     values.push(("comm_id", self.name_of(entered.communicator)));
-                    values.push(("seq", ColumnValue::Int(i64::from(entered.number) + 1)));
+                    // The first collective of a communicator is the call that made it.
+                    let first = if entered.communicator == 0 { 1 } else { 2 };
+                    values.push(("seq", ColumnValue::Int(i64::from(entered.number) + first)));
                     values.extend(entered.root.map(|root| ("root", ColumnValue::Int(i64::from(root)))));
                     values.push(("bytes", ColumnValue::Int(entered.bytes as i64)));
                 }
@@ -247,7 +249,10 @@ impl<'a> RowRecorder<'a> {
                 name,
                 stack,
                 parent,
-                values: Vec::new(),
+                values: vec![
+                    ("comm_id", ColumnValue::Text(communicator.name.clone())),
+                    ("seq", ColumnValue::Int(1)),
+                ],
             };
             state.rows.push(RecordedRow { table: native::COMMUNICATOR, values, ..row.clone() });
             state.rows.push(row);
