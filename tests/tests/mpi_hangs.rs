@@ -25,11 +25,13 @@ fn hangs(first: Hang, multiple: u64) -> Vec<Hang> {
 }
 
 fn reported(folder: &Path, pattern: &str, hang: Hang) -> Json {
-    let (program, runs) = (folder.join(pattern), folder.join("runs"));
+    // Several runs may be drawn alike.
+    let runs = tempfile::tempdir_in(folder).unwrap();
+    let (program, runs) = (folder.join(pattern), runs.path());
     let source = repository().join("tests/workloads/hangs.c");
     let _ = Job::new("mpicc").arg("-o").arg(&program).arg(source).run().success();
     let name = format!("{pattern}-{}-{}-{}", hang.ranks, hang.subject, hang.steps);
-    let collect = mpirun(hang.ranks as usize).arg(binary("rpd-collect")).arg("-o").arg(&runs);
+    let collect = mpirun(hang.ranks as usize).arg(binary("rpd-collect")).arg("-o").arg(runs);
     let collect = collect.args(["--run-id", &name, "--"]).arg(&program);
     let _ = collect.args([pattern, &hang.subject.to_string(), &hang.steps.to_string()]).run();
     let job =
