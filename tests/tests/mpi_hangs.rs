@@ -7,24 +7,24 @@ use std::path::Path;
 
 /// A run of `tests/workloads/hangs.c`.
 #[derive(Clone, Copy, Debug)]
-struct Hang {
+struct HangingRun {
     ranks: u64,
     subject: u64,
     steps: u64,
 }
 
 /// Returns a run and, in the long tests, 19 others with as many ranks or a multiple of them.
-fn hangs(first: Hang, multiple: u64) -> Vec<Hang> {
+fn hangs(first: HangingRun, multiple: u64) -> Vec<HangingRun> {
     let is_long = std::env::var("RPD_SOAK").is_ok_and(|value| value == "1");
     let drawn = (1..if is_long { 20 } else { 1 }).map(|seed| {
         let mut random = RandomSource::new(&[seed, 26]);
         let ranks = multiple * random.between(3u64.div_ceil(multiple) as i64, (6 / multiple) as i64) as u64;
-        Hang { ranks, subject: random.index(ranks as usize) as u64, steps: 1 + random.index(30) as u64 }
+        HangingRun { ranks, subject: random.index(ranks as usize) as u64, steps: 1 + random.index(30) as u64 }
     });
     [first].into_iter().chain(drawn).collect()
 }
 
-fn reported(folder: &Path, pattern: &str, hang: Hang) -> Json {
+fn reported(folder: &Path, pattern: &str, hang: HangingRun) -> Json {
     // Several runs may be drawn alike.
     let runs = tempfile::tempdir_in(folder).unwrap();
     let (program, runs) = (folder.join(pattern), runs.path());
@@ -57,7 +57,7 @@ fn open_calls(report: &Json) -> Vec<(u64, String, Json)> {
 }
 
 /// Calls of all ranks but the subject, which wait for it.
-fn others_wait(hang: Hang, call: &str) -> Vec<(u64, String, Json)> {
+fn others_wait(hang: HangingRun, call: &str) -> Vec<(u64, String, Json)> {
     let others = (0..hang.ranks).filter(|rank| *rank != hang.subject);
     others.map(|rank| (rank, call.to_owned(), json!([hang.subject]))).collect()
 }
@@ -75,7 +75,7 @@ fn a_rank_that_misses_a_collective_is_named() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    for hang in hangs(Hang { ranks: 4, subject: 2, steps: 20 }, 1) {
+    for hang in hangs(HangingRun { ranks: 4, subject: 2, steps: 20 }, 1) {
         let report = reported(folder.path(), "missed", hang);
         let (subject, next) = (hang.subject, (hang.subject + 1) % hang.ranks);
         let mut rows = others_wait(hang, "MPI_Allreduce");
@@ -105,7 +105,7 @@ fn a_rank_outside_of_mpi_is_named_and_no_circle() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    for hang in hangs(Hang { ranks: 4, subject: 1, steps: 20 }, 1) {
+    for hang in hangs(HangingRun { ranks: 4, subject: 1, steps: 20 }, 1) {
         let report = reported(folder.path(), "outside", hang);
         assert_eq!(open_calls(&report), others_wait(hang, "MPI_Barrier"));
         let subject = hang.subject;
@@ -121,7 +121,7 @@ fn circles_of_receives_are_found() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    for hang in hangs(Hang { ranks: 4, subject: 0, steps: 20 }, 2) {
+    for hang in hangs(HangingRun { ranks: 4, subject: 0, steps: 20 }, 2) {
         let report = reported(folder.path(), "receives", hang);
         let rows: Vec<_> =
             (0..hang.ranks).map(|rank| (rank, "MPI_Recv".to_owned(), json!([rank ^ 1]))).collect();
@@ -145,7 +145,7 @@ fn different_roots_of_a_collective_are_named() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    for hang in hangs(Hang { ranks: 4, subject: 3, steps: 20 }, 1) {
+    for hang in hangs(HangingRun { ranks: 4, subject: 3, steps: 20 }, 1) {
         let report = reported(folder.path(), "roots", hang);
         let (subject, root) = (hang.subject, (hang.subject + 1) % hang.ranks);
         let number = hang.steps + 1;
@@ -169,6 +169,6 @@ fn a_run_that_ended_has_no_open_calls() {
         return skip("hangs of real programs", why);
     }
     let folder = tempfile::tempdir().unwrap();
-    let report = reported(folder.path(), "none", Hang { ranks: 4, subject: 0, steps: 20 });
+    let report = reported(folder.path(), "none", HangingRun { ranks: 4, subject: 0, steps: 20 });
     assert_eq!((&report["hang"], &report["notes"]), (&json!([]), &json!([])), "{report}");
 }

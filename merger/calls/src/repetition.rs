@@ -170,9 +170,9 @@ mod tests {
     use rpd_graph::{Call, CollectiveWaits, CommunicatorMembers};
 
     /// A sequence of numbers that looks like chance.
-    struct Chance(u64);
+    struct PseudoRandomNumbers(u64);
 
-    impl Chance {
+    impl PseudoRandomNumbers {
         fn below(&mut self, limit: u64) -> u64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) % limit
@@ -181,7 +181,7 @@ mod tests {
 
     /// A job of three processes that call collectives on one communicator: each by its function, after this work in ns,
     /// which differs by up to a tenth between them.
-    fn job(collectives: &[(u32, u64)], chance: &mut Chance) -> JobCalls {
+    fn job(collectives: &[(u32, u64)], chance: &mut PseudoRandomNumbers) -> JobCalls {
         let mut timelines = vec![CallTimeline::default(); 3];
         let mut now = [0i64; 3];
         for (number, (function, work)) in (0u32..).zip(collectives) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     /// Functions of a step, which do not repeat within it.
-    fn functions_of_step(length: usize, chance: &mut Chance) -> Vec<u32> {
+    fn functions_of_step(length: usize, chance: &mut PseudoRandomNumbers) -> Vec<u32> {
         loop {
             let step: Vec<u32> = (0..length).map(|_| chance.below(4) as u32).collect();
             let repeats = |part: usize| (0..length).all(|place| step[place] == step[(place + part) % length]);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn planted_steps_are_found_with_every_seed() {
         for seed in 0..20 {
-            let chance = &mut Chance(seed);
+            let chance = &mut PseudoRandomNumbers(seed);
             let step = functions_of_step(1 + chance.below(9) as usize, chance);
             let (before, steps, after) =
                 (chance.below(7) as usize, 30 + chance.below(50) as usize, chance.below(4));
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn collectives_that_do_not_repeat_give_windows() {
         for seed in 0..20 {
-            let chance = &mut Chance(100 + seed);
+            let chance = &mut PseudoRandomNumbers(100 + seed);
             let collectives: Vec<(u32, u64)> =
                 (0..300).map(|_| (chance.below(12) as u32, 500_000 + chance.below(1_000_000))).collect();
             let mut job = job(&collectives, chance);

@@ -68,7 +68,7 @@ pub(crate) struct AnswerLine {
     pub(crate) length_ns: i64,
     pub(crate) gain_error: Option<f64>,
     pub(crate) covers_gain: Option<bool>,
-    /// What is said, for a person.
+    /// The verdict and its reasons, as text.
     pub(crate) says: String,
     pub(crate) seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! What is said about a run, by the analysis of its calls or in a report.
+//! Answers about a run, stated by the analysis of its calls or by a report.
 
 use super::call_recorder::ModelledCalls;
 use super::program::Program;
@@ -8,7 +8,7 @@ use rpd_graph::{FindingSubject, JobDiagnosis, JobFinding, JobVerdict, StepPatter
 /// An answer, by the ranks and ranges of the program.
 #[derive(Clone, Debug)]
 pub struct StatedAnswer {
-    /// Whether it is that this cannot be told.
+    /// Whether the verdict is "cannot tell".
     pub is_unknown: bool,
     /// The causes that are named, in order.
     pub findings: Vec<StatedFinding>,
@@ -29,7 +29,7 @@ pub struct StatedFinding {
     pub range: Option<String>,
     /// The steps with the excess.
     pub pattern: StepPattern,
-    /// What the run would gain.
+    /// Time by which the run would be shorter.
     pub gain: WhatIfGain,
     /// Whether the gain is a limit.
     pub is_at_most: bool,

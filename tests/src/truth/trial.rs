@@ -128,7 +128,7 @@ pub struct JudgedAnswer {
     pub gain: Option<(i64, i64)>,
     /// What is true.
     pub cost: PlantedCost,
-    /// What is said.
+    /// The stated answer.
     pub stated: StatedAnswer,
 }
 
