@@ -4,7 +4,7 @@ use crate::job_calls::{
     ANY, BegunOperation, CallTimeline, CollectiveEntry, CollectiveWaits, JobCalls, MessageEnd, MessageRole,
     UNKNOWN,
 };
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A call that had not returned.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub struct OpenCall {
     pub timeline: u32,
     /// Index of the call, the last of its timeline.
     pub call: u32,
-    /// Time since the thread entered it, ns.
+    /// Time from when the thread entered it to the end of the recording on its node, ns.
     pub open_ns: u64,
     /// The collectives that it has to complete, with their waits.
     pub collectives: Vec<OpenCollective>,
@@ -24,11 +24,16 @@ pub struct OpenCall {
 /// A collective that is not complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenCollective {
-    /// Index of the communicator, and number of the collective on it.
+    /// Index of the communicator.
     pub communicator: u32,
+    /// Number of the collective on it.
     pub number: u32,
+    /// Label of the function by which the process entered it.
+    pub label: u32,
     /// Members that did not enter it and for which the call waits.
     pub missing: Vec<u32>,
+    /// Members that may have entered it, for which the call would wait otherwise: calls of theirs are not recorded.
+    pub unknown: Vec<u32>,
     /// Members that entered another function or root by this number.
     pub differing: Vec<u32>,
 }
@@ -64,6 +69,8 @@ struct ProcessEnds {
     receives: HashMap<EndKey, u32>,
     /// Communicators with receives from any source or with any tag, of which it is not known what they receive.
     unknown: HashSet<u32>,
+    /// Whether calls of the process are not recorded.
+    lacks_calls: bool,
     entered: HashMap<(u32, u32), (u32, i32)>,
 }
 
@@ -76,6 +83,7 @@ impl JobCalls {
         }
         for timeline in &self.timelines {
             let Some(own) = ends.get_mut(timeline.process as usize) else { continue };
+            own.lacks_calls |= timeline.lacks_calls;
             for end in timeline.message_ends.iter().filter(|end| end.role != MessageRole::Probe) {
                 if end.peer == ANY || end.tag == ANY {
                     own.unknown.insert(end.communicator);
@@ -87,17 +95,35 @@ impl JobCalls {
             let entries = timeline.entries.iter();
             own.entered.extend(entries.map(|one| ((one.communicator, one.number), (one.function, one.root))));
         }
+        // The clocks of nodes may not be comparable.
+        let mut end_of_node: HashMap<u32, i64> = HashMap::new();
+        for timeline in &self.timelines {
+            let end = end_of_node.entry(timeline.node).or_insert(timeline.end_ns);
+            *end = timeline.end_ns.max(*end);
+        }
+        let end_of =
+            |timeline: &CallTimeline| end_of_node.get(&timeline.node).copied().unwrap_or(timeline.end_ns);
         let numbered = (0u32..).zip(&self.timelines).filter(|(_, timeline)| timeline.is_open);
-        numbered.filter_map(|(number, timeline)| self.open_call(number, timeline, &ends)).collect()
+        numbered
+            .filter_map(|(number, timeline)| self.open_call(number, timeline, &ends, end_of(timeline)))
+            .collect()
     }
 
-    fn open_call(&self, number: u32, timeline: &CallTimeline, ends: &[ProcessEnds]) -> Option<OpenCall> {
+    fn open_call(
+        &self,
+        number: u32,
+        timeline: &CallTimeline,
+        ends: &[ProcessEnds],
+        end_ns: i64,
+    ) -> Option<OpenCall> {
         let last = timeline.calls.len().checked_sub(1)?;
         let (call, entered) = (last as u32, timeline.calls[last].enter_ns);
         let blocking = timeline.message_ends.iter().filter(|end| end.call == call && end.is_blocking);
         let mut messages: Vec<MessageEnd> = blocking.copied().collect();
         let blocking = timeline.entries.iter().filter(|entry| entry.call == call && entry.is_blocking);
-        let mut collectives: Vec<CollectiveEntry> = blocking.copied().collect();
+        let label = |of: &CallTimeline, entry: &CollectiveEntry| of.calls[entry.call as usize].label;
+        let mut collectives: Vec<(CollectiveEntry, u32)> =
+            blocking.map(|entry| (*entry, label(timeline, entry))).collect();
         // A call without operations of its own, such as MPI_Wait, completes those that the process began before.
         if messages.is_empty() && collectives.is_empty() {
             let own = self.timelines.iter().filter(|other| other.process == timeline.process);
@@ -111,20 +137,29 @@ impl JobCalls {
                 messages.extend(pending.map(|(_, end)| *end));
                 let pending = (0u32..).zip(&other.entries).filter(|(_, entry)| !entry.is_blocking);
                 let pending = pending.filter(|(place, _)| is_open(BegunOperation::Collective(*place)));
-                collectives.extend(pending.map(|(_, entry)| *entry));
+                collectives.extend(pending.map(|(_, entry)| (*entry, label(other, entry))));
             }
         }
         let process = timeline.process;
         Some(OpenCall {
             timeline: number,
             call,
-            open_ns: timeline.end_ns.abs_diff(entered),
-            collectives: collectives.iter().map(|entry| self.open_collective(process, entry, ends)).collect(),
+            open_ns: end_ns.abs_diff(entered),
+            collectives: collectives
+                .iter()
+                .map(|(entry, label)| self.open_collective(process, entry, *label, ends))
+                .collect(),
             messages: messages.iter().map(|end| self.open_message(process, *end, ends)).collect(),
         })
     }
 
-    fn open_collective(&self, process: u32, entry: &CollectiveEntry, ends: &[ProcessEnds]) -> OpenCollective {
+    fn open_collective(
+        &self,
+        process: u32,
+        entry: &CollectiveEntry,
+        label: u32,
+        ends: &[ProcessEnds],
+    ) -> OpenCollective {
         let CollectiveEntry { communicator, number, .. } = *entry;
         let groups = self.communicators.get(communicator as usize).map_or(&[][..], |members| &members.groups);
         let root = usize::try_from(entry.root).ok();
@@ -138,15 +173,18 @@ impl JobCalls {
         };
         let members = groups.iter().flat_map(|group| group.iter().enumerate());
         let others = members.filter(|(_, member)| **member != process && **member != UNKNOWN);
-        let (mut missing, mut differing) = (Vec::new(), Vec::new());
+        let (mut missing, mut unknown, mut differing) = (Vec::new(), Vec::new(), Vec::new());
         for (rank, member) in others {
-            match ends.get(*member as usize).and_then(|ends| ends.entered.get(&(communicator, number))) {
-                None if waits_for(rank) => missing.push(*member),
+            let of_member = ends.get(*member as usize);
+            match of_member.and_then(|ends| ends.entered.get(&(communicator, number))) {
+                None if !waits_for(rank) => {}
+                None if of_member.is_some_and(|ends| ends.lacks_calls) => unknown.push(*member),
+                None => missing.push(*member),
                 Some(found) if *found != (entry.function, entry.root) => differing.push(*member),
                 _ => {}
             }
         }
-        OpenCollective { communicator, number, missing, differing }
+        OpenCollective { communicator, number, label, missing, unknown, differing }
     }
 
     fn open_message(&self, process: u32, end: MessageEnd, ends: &[ProcessEnds]) -> OpenMessage {
@@ -161,6 +199,8 @@ impl JobCalls {
         let lacks_other_end = peer.zip(rank).and_then(|(peer, rank)| {
             let (own, others) = (ends.get(process as usize)?, ends.get(peer as usize)?);
             if end.tag == ANY
+                || own.lacks_calls
+                || others.lacks_calls
                 || own.unknown.contains(&end.communicator)
                 || others.unknown.contains(&end.communicator)
             {
@@ -177,15 +217,16 @@ impl JobCalls {
         OpenMessage { end, process: peer, lacks_other_end }
     }
 
-    /// Returns processes that wait for one another in a circle, each circle once.
+    /// Returns the processes that wait for one another, in groups: each of a group waits for all others of it, directly or
+    /// by way of others.
     pub fn deadlocks(&self, calls: &[OpenCall]) -> Vec<Vec<u32>> {
-        let mut waits: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+        let mut waits: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for call in calls {
             if let Some(timeline) = self.timelines.get(call.timeline as usize) {
                 waits.entry(timeline.process).or_default().extend(call.waits_for());
             }
         }
-        // A process that waits for none of those that are left is in no circle.
+        // A process that waits for none of those that are left is in no group.
         loop {
             let left: HashSet<u32> = waits.keys().copied().collect();
             waits.values_mut().for_each(|others| others.retain(|other| left.contains(other)));
@@ -195,23 +236,50 @@ impl JobCalls {
                 break;
             }
         }
-        let mut starts: Vec<u32> = waits.keys().copied().collect();
-        starts.sort_unstable();
-        let mut seen: HashSet<u32> = HashSet::new();
-        let mut circles = Vec::new();
-        for start in starts {
-            let mut path: Vec<u32> = Vec::new();
-            let mut next = Some(start);
-            while let Some(process) = next.filter(|process| seen.insert(*process)) {
-                path.push(process);
-                next = waits.get(&process).and_then(BTreeSet::first).copied();
+        let mut waiting: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for (process, others) in &waits {
+            others.iter().for_each(|other| {
+                waiting.entry(*other).or_default().insert(*process);
+            });
+        }
+        // The algorithm of Kosaraju: in the reverse order in which a search leaves them, processes reach their groups.
+        let mut left = Vec::new();
+        let mut seen = HashSet::new();
+        waits.keys().for_each(|process| left.extend(reached(*process, &waits, &mut seen)));
+        let mut seen = HashSet::new();
+        let groups = left.iter().rev().map(|process| reached(*process, &waiting, &mut seen));
+        let waits_for_itself = |group: &[u32]| {
+            group.iter().any(|process| waits.get(process).is_some_and(|others| others.contains(process)))
+        };
+        let mut groups: Vec<Vec<u32>> =
+            groups.filter(|group| group.len() > 1 || waits_for_itself(group)).collect();
+        groups.iter_mut().for_each(|group| group.sort_unstable());
+        groups.sort_unstable();
+        groups
+    }
+}
+
+/// Returns the processes that are reached from one and not seen before, in the order in which a search leaves them.
+fn reached(from: u32, to: &BTreeMap<u32, BTreeSet<u32>>, seen: &mut HashSet<u32>) -> Vec<u32> {
+    let mut left = Vec::new();
+    let next_of = |process: u32| to.get(&process).into_iter().flatten().copied();
+    let mut path = Vec::new();
+    if seen.insert(from) {
+        path.push((from, next_of(from)));
+    }
+    while let Some((process, others)) = path.last_mut() {
+        match others.find(|other| !seen.contains(other)) {
+            Some(other) => {
+                seen.insert(other);
+                path.push((other, next_of(other)));
             }
-            if let Some(begin) = path.iter().position(|process| Some(*process) == next) {
-                circles.push(path.split_off(begin));
+            None => {
+                left.push(*process);
+                path.pop();
             }
         }
-        circles
     }
+    left
 }
 
 #[cfg(test)]
@@ -274,6 +342,37 @@ mod tests {
         assert_eq!(waits, [vec![2], vec![2], vec![0]]);
         assert_eq!(open[0].open_ns, 900);
         assert_eq!(job.deadlocks(&open), [vec![0, 2]]);
+    }
+
+    #[test]
+    fn a_rank_with_missing_calls_may_have_entered() {
+        let mut job = job(&[(&[], &[enter(0, 0, -1), enter(1, 1, -1)]), (&[], &[enter(0, 0, -1)])]);
+        job.timelines[1].lacks_calls = true;
+        let open = job.open_calls();
+        let found = &open[0].collectives[0];
+        assert_eq!((&found.missing[..], &found.unknown[..]), (&[][..], &[1][..]));
+        assert!(open[0].waits_for().is_empty());
+    }
+
+    #[test]
+    fn all_that_wait_for_one_another_are_in_a_deadlock() {
+        let waits = |others: &[u32]| OpenCollective {
+            communicator: 0,
+            number: 0,
+            label: 0,
+            missing: others.to_vec(),
+            unknown: Vec::new(),
+            differing: Vec::new(),
+        };
+        let entered: &[CollectiveEntry] = &[enter(0, 0, -1)];
+        let job = job(&[(&[][..], entered); 6]);
+        let waited_for: [&[u32]; 6] = [&[1, 2], &[0], &[0], &[0], &[5], &[4]];
+        let open = |(timeline, others): (u32, &&[u32])| {
+            let collectives = vec![waits(others)];
+            OpenCall { timeline, call: 0, open_ns: 0, collectives, messages: Vec::new() }
+        };
+        let open: Vec<OpenCall> = (0..).zip(&waited_for).map(open).collect();
+        assert_eq!(job.deadlocks(&open), [vec![0, 1, 2], vec![4, 5]], "nobody waits for process 3");
     }
 
     #[test]
