@@ -5,10 +5,12 @@ use crate::critical_path::{CriticalPath, critical_path};
 use crate::delay_costs::{DelayCosts, delay_costs};
 use crate::job_calls::CallTimeline;
 use crate::label_times::LabelTimes;
+use crate::matched_share::MIN_MATCHED;
 use crate::replay::{ReplayTimes, replay};
 use crate::waits::{CallWait, WaitRecorder};
 use crate::what_if::{RecordedDurations, StepEnds, WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
+use std::collections::BTreeMap;
 
 /// Times of one thread, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,13 +21,16 @@ pub struct TimelineTimes {
     pub work_ns: u64,
     /// In calls, waiting for others.
     pub waited_ns: u64,
-    /// In calls, not waiting.
+    /// In calls, not waiting; on a stream in kernels of collectives.
     pub transfer_ns: u64,
+    /// On a stream, without work although it does not wait for a launch or other work that is known.
+    pub idle_ns: u64,
 }
 
 /// The efficiency of the job by the factors of the POP project, each from 0 to 1.
 ///
-/// Their product is the parallel efficiency: the mean work of a thread divided by the length of the run.
+/// Their product is the parallel efficiency: the mean work of a thread divided by the length of the run. Streams of GPUs
+/// do not count.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct JobEfficiency {
     /// Mean work of a thread divided by the length of the run.
@@ -52,9 +57,6 @@ pub struct WaitAnalysis<'a> {
     /// Mean length of each step in the replay, ns.
     step_lengths: Vec<f64>,
 }
-
-/// At least this share of messages and collectives must match for a statement about dependencies.
-pub(crate) const MIN_MATCHED: f64 = 0.95;
 
 impl<'a> WaitAnalysis<'a> {
     /// Replays the calls of a job.
@@ -97,14 +99,22 @@ impl<'a> WaitAnalysis<'a> {
     pub fn timeline_times(&self, timeline: usize) -> TimelineTimes {
         let calls = &self.graph.job.timelines[timeline];
         let work_ns = calls.all_work_ns();
-        let transfers = (0..calls.calls.len()).map(|call| self.times.transfer_ns(timeline, call));
-        let transfer_ns = transfers.fold(0, u64::saturating_add);
+        let is_idle = |call: &usize| calls.is_stream && !calls.is_collective_kernel(*call);
+        let (idle, calling): (Vec<usize>, Vec<usize>) = (0..calls.calls.len()).partition(is_idle);
+        let sum = |of: Vec<usize>| {
+            of.into_iter().map(|call| self.times.transfer_ns(timeline, call)).fold(0, u64::saturating_add)
+        };
+        let (idle_ns, transfer_ns) = (sum(idle), sum(calling));
         let replayed_ns = self.replayed.length_of(timeline);
         TimelineTimes {
             length_ns: calls.end_ns.abs_diff(calls.start_ns),
             work_ns,
-            waited_ns: replayed_ns.saturating_sub(work_ns).saturating_sub(transfer_ns),
+            waited_ns: replayed_ns
+                .saturating_sub(work_ns)
+                .saturating_sub(transfer_ns)
+                .saturating_sub(idle_ns),
             transfer_ns,
+            idle_ns,
         }
     }
 
@@ -164,37 +174,45 @@ impl<'a> WaitAnalysis<'a> {
         what_if.gain(what_if.work_of(timelines, label.map(|label| self.times.slot(label))))
     }
 
-    /// Returns the share of the messages and the collectives that match.
-    pub fn matched_share(&self) -> f64 {
-        let messages = self.graph.message_counts();
-        let lost = messages.unmatched_sends
-            + messages.unmatched_receives
-            + messages.ambiguous
-            + messages.unknown_sources
-            + messages.contradicted;
-        let collectives = self.graph.instance_counts();
-        let share = |matched: u64, lost: u64| match matched + lost {
-            0 => 1.0,
-            all => matched as f64 / all as f64,
-        };
-        // A message that does not match has up to two ends that are counted.
-        let of_messages = share(2 * messages.matched, lost);
-        let used = collectives.matched + collectives.partial;
-        let of_collectives = share(used, collectives.incomplete + collectives.mismatched)
-            .min(share(collectives.matched_entries, collectives.lost_entries));
-        let of_all = share(messages.matched + used, self.graph.job.unusable_operations);
-        of_messages.min(of_collectives).min(of_all)
+    /// Returns the efficiency of the threads.
+    pub fn efficiency(&self) -> JobEfficiency {
+        let threads = self.graph.job.timelines.iter().filter(|timeline| !timeline.is_stream);
+        self.efficiency_with(&threads.map(CallTimeline::all_work_ns).collect::<Vec<u64>>())
     }
 
-    /// Returns the efficiency of the job.
-    pub fn efficiency(&self) -> JobEfficiency {
-        let count = self.graph.job.timelines.len();
-        let work: Vec<u64> = self.graph.job.timelines.iter().map(CallTimeline::all_work_ns).collect();
+    /// Returns the efficiency of the GPUs, of which each process has those that it uses; `None` if there are none. Work is
+    /// the time with a kernel or copy on any stream; that of kernels of collectives does not count.
+    pub fn gpu_efficiency(&self) -> Option<JobEfficiency> {
+        let mut intervals: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+        for (number, timeline) in self.graph.job.timelines.iter().enumerate().filter(|(_, one)| one.is_stream)
+        {
+            let of_process = intervals.entry(timeline.process).or_default();
+            for call in 0..timeline.calls.len() {
+                let end = self.replayed.enter_ns(number as u32, call as u32);
+                of_process.push((end.saturating_sub_unsigned(timeline.work_ns_before(call)), end));
+            }
+        }
+        let covered = |mut of_process: Vec<(i64, i64)>| {
+            of_process.sort_unstable();
+            let (mut sum, mut until) = (0u64, i64::MIN);
+            for (start, end) in of_process {
+                sum = sum.saturating_add(u64::try_from(end.saturating_sub(start.max(until))).unwrap_or(0));
+                until = until.max(end);
+            }
+            sum
+        };
+        let work: Vec<u64> = intervals.into_values().map(covered).collect();
+        (!work.is_empty()).then(|| self.efficiency_with(&work))
+    }
+
+    /// Returns the efficiency with these times of work, ns.
+    fn efficiency_with(&self, work: &[u64]) -> JobEfficiency {
         let longest = work.iter().copied().max().unwrap_or(0) as f64;
-        let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / count.max(1) as f64;
+        let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / work.len().max(1) as f64;
         let length = self.replayed_ns() as f64;
         let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-        let ideal = (self.matched_share() >= MIN_MATCHED).then(|| self.what_if().ideal_length_ns() as f64);
+        let ideal =
+            (self.matched_share().share() >= MIN_MATCHED).then(|| self.what_if().ideal_length_ns() as f64);
         JobEfficiency {
             parallel: ratio(mean, length),
             load_balance: ratio(mean, longest),

@@ -10,6 +10,7 @@ use crate::job_calls::{
 use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
 use crate::transfers::transfer_times;
+use rayon::prelude::*;
 use std::sync::OnceLock;
 
 /// Maximum number of members of a collective in which each waits for those of lower rank. Larger ones count as
@@ -121,17 +122,13 @@ impl CallDependencies {
     /// [`CallsError`], if the calls contradict themselves.
     pub fn find(job: &JobCalls) -> Result<CallDependencies, CallsError> {
         job.check()?;
-        let messages = match_messages(job);
-        let mut instances = match_instances(job);
+        let (messages, mut instances) = rayon::join(|| match_messages(job), || match_instances(job));
         let message_counts = messages.counts;
-        let builder = DependencyBuilder {
-            job,
-            eager_limits: EagerLimits::measure(job, &messages),
-            observed: ObservedWaits::new(job, &instances),
-            messages,
-            instances: &instances,
-        };
-        let timelines = (0..job.timelines.len()).map(|timeline| builder.dependencies_of(timeline)).collect();
+        let (eager_limits, observed) =
+            rayon::join(|| EagerLimits::measure(job, &messages), || ObservedWaits::new(job, &instances));
+        let builder = DependencyBuilder { job, eager_limits, observed, messages, instances: &instances };
+        let timelines = (0..job.timelines.len()).into_par_iter();
+        let timelines = timelines.map(|timeline| builder.dependencies_of(timeline)).collect();
         drop(builder);
         instances.forget_entries();
         let found = CallDependencies { instances, timelines, transfers: Vec::new(), message_counts };
@@ -236,6 +233,10 @@ impl DependencyBuilder<'_> {
             };
             found.extend(dependency.map(|dependency| (completion.call, dependency)));
         }
+        found.extend(calls.local_dependencies.iter().map(|local| {
+            let (timeline, call) = (local.awaited_timeline, local.awaited_call);
+            (local.call, Dependency::Enter { timeline, call })
+        }));
         found.sort_by_key(|(call, _)| *call);
         let calls = found.iter().map(|(call, _)| *call).collect();
         let dependencies = found.iter().map(|(_, dependency)| PackedDependency::new(*dependency)).collect();

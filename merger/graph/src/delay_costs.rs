@@ -130,7 +130,8 @@ pub(crate) fn waited_before(
     u64::try_from(lasted).unwrap_or(0).saturating_add(before).saturating_sub(known)
 }
 
-/// Attributes the selected waits to their causes.
+/// Attributes the selected waits to their causes. That a thread and a GPU of one process wait for each other costs others
+/// nothing by itself, but passes on the waits of others.
 pub(crate) fn delay_costs(
     waits: &[CallWait],
     times: &LabelTimes<'_>,
@@ -144,8 +145,10 @@ pub(crate) fn delay_costs(
     let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
     for wait in waits.iter().rev().filter(|wait| is_selected(wait)) {
         let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
+        let received_ns = ns as f64 * passed_on[timeline as usize].at(call);
+        let process_of = |timeline: u32| times.job().timelines[timeline as usize].process;
+        let ns = if process_of(timeline) == process_of(cause) { 0 } else { ns };
         let own_ns = ns as f64;
-        let received_ns = own_ns * passed_on[timeline as usize].at(call);
         let start = |call: u32| (call != NO_CALL).then_some(call as usize);
         let of_cause = times.between(cause as usize, start(cause_synchronised), cause_call as usize);
         let of_own = times.between(timeline as usize, start(synchronised), call as usize);
@@ -172,12 +175,15 @@ pub(crate) fn delay_costs(
         let function = times.job().timelines[timeline as usize].calls[call as usize].label;
         let functions = &mut waited_in[cause as usize];
         let direct_ns = direct * delayed_ns as f64;
+        if waited_before_ns > 0 {
+            passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
+        }
+        if ns == 0 {
+            continue;
+        }
         match functions.iter_mut().find(|(known, _)| *known == function) {
             Some((_, ns)) => *ns += direct_ns,
             None => functions.push((function, direct_ns)),
-        }
-        if waited_before_ns > 0 {
-            passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
         }
     }
     let of_cause = |(cause, functions): (u32, Vec<(u32, f64)>)| {

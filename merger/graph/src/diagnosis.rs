@@ -4,11 +4,12 @@
 //! them. Suspects are named if the job would gain by their typical work (the replay), and if the delay analysis
 //! attributes the waiting to them: two methods that use different parts of the records.
 
-use crate::analysis::{MIN_MATCHED, WaitAnalysis};
+use crate::analysis::WaitAnalysis;
 use crate::delay_costs::{DelayCosts, LabelCost};
 use crate::excess::StepExcess;
 use crate::finding::JobFinding;
 use crate::job_calls::JobCalls;
+use crate::matched_share::{MIN_MATCHED, MatchedShare};
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -53,8 +54,12 @@ pub enum DiagnosisLimit {
     },
     /// Messages and collectives that do not match.
     Unmatched {
-        /// Share that matches.
-        matched_share: f64,
+        /// What matches, in words.
+        what: &'static str,
+        /// How many match.
+        matched: u64,
+        /// Number of all.
+        all: u64,
     },
     /// The replay with the recorded durations has another length: dependencies are missing.
     ReplayOff {
@@ -239,7 +244,7 @@ impl WaitAnalysis<'_> {
         let mut limits = Vec::new();
         let mut threads: BTreeMap<u32, u32> = BTreeMap::new();
         for timeline in job.timelines.iter().filter(|timeline| !timeline.calls.is_empty()) {
-            *threads.entry(timeline.process).or_default() += 1;
+            *threads.entry(timeline.process).or_default() += u32::from(!timeline.is_stream);
         }
         if threads.len() < 2 {
             return vec![DiagnosisLimit::NoCalls];
@@ -249,9 +254,10 @@ impl WaitAnalysis<'_> {
             // Other limits follow, as it is not known which thread takes which message.
             return vec![DiagnosisLimit::Threads { processes }];
         }
-        let matched_share = self.matched_share();
-        if matched_share < MIN_MATCHED {
-            limits.push(DiagnosisLimit::Unmatched { matched_share });
+        let found = self.matched_share();
+        if found.share() < MIN_MATCHED {
+            let MatchedShare { what, matched, all } = found;
+            limits.push(DiagnosisLimit::Unmatched { what, matched, all });
         }
         let recorded = self.recorded_ns().max(1) as f64;
         let share = (recorded - self.replayed_ns() as f64) / recorded;
@@ -288,7 +294,6 @@ impl WaitAnalysis<'_> {
         suspects: &[(u32, StepExcess)],
         min_gain: i64,
     ) -> Option<(Vec<u32>, WhatIfGain)> {
-        let timelines = self.graph.job.timelines.len();
         let mut named: Vec<u32> = suspects.iter().map(|(timeline, _)| *timeline).collect();
         if named.is_empty() {
             return None;
@@ -308,7 +313,8 @@ impl WaitAnalysis<'_> {
                 (named, all) = (without, gain);
             }
         }
-        (!named.is_empty() && named.len() * 2 <= timelines).then_some((named, all))
+        let processes = self.graph.job.processes_of(&named).len();
+        (!named.is_empty() && processes * 2 <= self.graph.job.processes as usize).then_some((named, all))
     }
 
     /// Returns whether the delay analysis attributes more waiting to each of these threads than to all others but one.

@@ -79,6 +79,9 @@ impl WaitAnalysis<'_> {
         let bound = |place: Option<&u32>| place.copied().unwrap_or(0) as usize;
         let steps = &calls.first_call_of_step;
         for number in bound(steps.first())..bound(steps.last()) {
+            if calls.is_collective_kernel(number) {
+                continue;
+            }
             let found = &mut times[calls.calls[number].label as usize];
             found.ns = found.ns.saturating_add(self.times.transfer_ns(timeline, number));
             found.calls += 1;

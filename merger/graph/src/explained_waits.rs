@@ -143,10 +143,11 @@ impl WaitAnalysis<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::ExplainedWait;
+    use crate::WaitAnalysis;
     use crate::call_graph::CallGraph;
     use crate::job_calls::CollectiveWaits;
     use crate::small_job::{Act, run};
-    use crate::{ExplainedWait, WaitAnalysis};
 
     const UPDATE: u32 = 1;
 

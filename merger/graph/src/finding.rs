@@ -36,7 +36,7 @@ pub struct JobFinding {
     pub subject: FindingSubject,
     /// Label of the work that differs most; `None` if it is one of the labels without a slot.
     pub label: Option<u32>,
-    /// Mean of this work in a step, ns.
+    /// Mean of this work of a process in a step, ns.
     pub label_ns: f64,
     /// Typical mean of this work in a step, ns.
     pub typical_ns: f64,
@@ -65,6 +65,13 @@ pub struct StepWork {
     pub typical_ns: f64,
 }
 
+impl StepWork {
+    /// Returns by how much the work is longer than is typical, ns.
+    pub fn excess_ns(&self) -> f64 {
+        self.step_ns - self.typical_ns
+    }
+}
+
 impl WaitAnalysis<'_> {
     /// Returns the work of a thread in the steps by label, the one that exceeds the typical work most first.
     pub fn step_work(&self, timeline: u32) -> Vec<StepWork> {
@@ -76,9 +83,7 @@ impl WaitAnalysis<'_> {
             typical_ns: mean(&|block| table.typical_ns(timeline as usize, block, slot)),
         };
         let mut work: Vec<StepWork> = (0..SLOTS).map(of_slot).filter(|work| work.step_ns > 0.0).collect();
-        work.sort_by(|one, other| {
-            (other.step_ns - other.typical_ns).total_cmp(&(one.step_ns - one.typical_ns))
-        });
+        work.sort_by(|one, other| other.excess_ns().total_cmp(&one.excess_ns()));
         work
     }
 
@@ -97,7 +102,8 @@ impl WaitAnalysis<'_> {
             cells().map(of).fold(0, i64::saturating_add)
         };
         let slot = (0..SLOTS).max_by_key(|slot| (excess(*slot), std::cmp::Reverse(*slot))).unwrap_or(0);
-        let in_a_step = |ns: u64| ns as f64 / steps / named.len() as f64;
+        let processes = self.graph.job.processes_of(named).len();
+        let in_a_step = |ns: u64| ns as f64 / steps / processes as f64;
         let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let rare = (0..SLOTS).filter(|slot| !table.is_compared(*slot));
         let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
@@ -121,14 +127,16 @@ impl WaitAnalysis<'_> {
         }
     }
 
-    /// Returns the node if the threads are all those of one node, else the threads.
+    /// Returns the node if the timelines are of all processes of one node, else the timelines.
     fn subject(&self, named: &[u32]) -> FindingSubject {
-        let timelines = &self.graph.job.timelines;
-        let node_of = |timeline: u32| timelines[timeline as usize].node;
+        let job = self.graph.job;
+        let node_of = |timeline: u32| job.timelines[timeline as usize].node;
         let node = node_of(named[0]);
-        let of_node: Vec<u32> = (0..timelines.len() as u32).filter(|other| node_of(*other) == node).collect();
-        let is_node = named.len() == of_node.len() && named.iter().all(|timeline| node_of(*timeline) == node);
-        match is_node && named.len() > 1 && named.len() < timelines.len() {
+        let of_node: Vec<u32> =
+            (0..job.timelines.len() as u32).filter(|other| node_of(*other) == node).collect();
+        let (processes, on_node) = (job.processes_of(named), job.processes_of(&of_node));
+        let is_node = processes == on_node && processes.len() > 1 && of_node.len() < job.timelines.len();
+        match is_node {
             true => FindingSubject::Node { node, timelines: of_node },
             false => FindingSubject::Timelines(named.to_vec()),
         }

@@ -1,6 +1,7 @@
 //! The calls of a job, as the analysis takes them: compact, in the order of each thread, without texts.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -167,11 +168,27 @@ pub struct CallGap {
     pub missing: u32,
 }
 
-/// The calls of one thread.
+/// That a call returns only after another timeline of its process has entered a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LocalDependency {
+    /// Index of the call that waits.
+    pub call: u32,
+    /// The other timeline.
+    pub awaited_timeline: u32,
+    /// Index of its call.
+    pub awaited_call: u32,
+}
+
+/// The calls of one thread, or of a stream of a GPU.
+///
+/// On a stream, kernels and copies are work. Before each of them is a call that waits for the call of a thread that
+/// launched it. Kernels of collectives are calls: they wait for other GPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTimeline {
     /// Process of the thread.
     pub process: u32,
+    /// Whether this is a stream of a GPU.
+    pub is_stream: bool,
     /// Node of the process.
     pub node: u32,
     /// First recorded time, ns in job time.
@@ -203,6 +220,8 @@ pub struct CallTimeline {
     pub entries: Vec<CollectiveEntry>,
     /// Completions, by call.
     pub completions: Vec<Completion>,
+    /// What calls wait for in their own process, by call: launches, kernels and copies.
+    pub local_dependencies: Vec<LocalDependency>,
     /// Index of the first call of each step, ascending, then the index after the last call of the last step.
     /// Empty if there are no steps.
     pub first_call_of_step: Vec<u32>,
@@ -217,6 +236,16 @@ impl CallTimeline {
         let [before, after] =
             [after.saturating_sub(1), after.min(last)].map(|place| self.error_bounds[place].1);
         before.zip(after).map(|(before, after)| before.max(after))
+    }
+
+    /// Returns the calls of a stream that are kernels of collectives. Their time without waiting is work of the GPU.
+    pub(crate) fn collective_kernels(&self) -> impl Iterator<Item = u32> {
+        self.entries.iter().filter(|_| self.is_stream).map(|entry| entry.call)
+    }
+
+    /// Returns whether a call of a stream is the kernel of a collective.
+    pub(crate) fn is_collective_kernel(&self, call: usize) -> bool {
+        self.is_stream && self.entries.binary_search_by_key(&call, |entry| entry.call as usize).is_ok()
     }
 
     /// Returns the duration of all work, ns.
@@ -321,6 +350,11 @@ const MAX_NS: u64 = i64::MAX as u64;
 impl JobCalls {
     /// Minimum number of steps: fewer do not show whether a rank is slow or was so by chance.
     pub const MIN_STEPS: usize = 10;
+
+    /// Returns the processes of timelines.
+    pub(crate) fn processes_of(&self, timelines: &[u32]) -> BTreeSet<u32> {
+        timelines.iter().map(|timeline| self.timelines[*timeline as usize].process).collect()
+    }
 
     /// Returns whether the times of all threads can be compared: they are of one node, or have error bounds.
     pub(crate) fn has_comparable_times(&self) -> bool {
@@ -428,9 +462,18 @@ impl JobCalls {
                 return Err(fault("completion", i, "refers to no call or no operation"));
             }
         }
+        for (i, found) in timeline.local_dependencies.iter().enumerate() {
+            let awaited = self.timelines.get(found.awaited_timeline as usize);
+            let awaited = awaited.filter(|awaited| awaited.process == timeline.process);
+            let is_known = awaited.is_some_and(|awaited| (found.awaited_call as usize) < awaited.calls.len());
+            if found.call as usize >= calls || !is_known {
+                return Err(fault("local dependency", i, "refers to no call of the process"));
+            }
+        }
         let by_call = timeline.message_ends.is_sorted_by_key(|end| end.call)
             && timeline.entries.is_sorted_by_key(|entry| entry.call)
-            && timeline.completions.is_sorted_by_key(|completion| completion.call);
+            && timeline.completions.is_sorted_by_key(|completion| completion.call)
+            && timeline.local_dependencies.is_sorted_by_key(|found| found.call);
         let steps = &timeline.first_call_of_step;
         let steps_fit = steps.is_empty()
             || (self.steps > 0

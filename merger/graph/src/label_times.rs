@@ -2,6 +2,7 @@
 
 use crate::call_durations::CallDurations;
 use crate::job_calls::{CallTimeline, JobCalls};
+use rayon::prelude::*;
 
 /// Number of slots: one for each of the labels with the most time, and one for all others.
 pub(crate) const SLOTS: usize = 32;
@@ -46,7 +47,8 @@ impl<'a> LabelTimes<'a> {
             slot_of_label[*label as usize] = slot;
         }
         let mut times = LabelTimes { job, transfers, slot_of_label, labels, sums: Vec::new() };
-        times.sums = (0..job.timelines.len()).map(|timeline| times.sums_of(timeline)).collect();
+        times.sums =
+            (0..job.timelines.len()).into_par_iter().map(|timeline| times.sums_of(timeline)).collect();
         times
     }
 

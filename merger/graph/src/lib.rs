@@ -5,6 +5,7 @@
 //! work that caused it. Nothing here reads files or prints.
 
 mod analysis;
+mod anomalies;
 mod call_durations;
 mod call_graph;
 mod channels;
@@ -20,6 +21,7 @@ mod gap_matching;
 mod instances;
 mod job_calls;
 mod label_times;
+mod matched_share;
 mod message_flows;
 mod messages;
 mod observed_waits;
@@ -37,17 +39,17 @@ mod work_table;
 
 pub use analysis::{JobEfficiency, TimelineTimes, WaitAnalysis};
 pub use call_graph::{CallDependencies, CallGraph};
-pub use critical_path::CriticalPath;
-pub use delay_costs::{DelayCost, DelayCosts};
+pub use delay_costs::DelayCosts;
 pub use diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 pub use excess::StepPattern;
-pub use explained_waits::{ExplainedWait, ExplainedWaits};
+pub use explained_waits::ExplainedWait;
 pub use finding::{FindingSubject, JobFinding};
 pub use job_calls::{
     ANY, BegunOperation, Call, CallGap, CallTimeline, CallsError, CollectiveEntry, CollectiveWaits,
-    CommunicatorMembers, Completion, JobCalls, MessageEnd, MessageRole, MessagesBefore, UNKNOWN, WorkSegment,
+    CommunicatorMembers, Completion, JobCalls, LocalDependency, MessageEnd, MessageRole, MessagesBefore,
+    UNKNOWN, WorkSegment,
 };
 pub use message_flows::MessageFlow;
-pub use messages::MessageCounts;
+pub use open_calls::OpenCall;
 pub use step_excess::ExcessWork;
 pub use what_if::WhatIfGain;

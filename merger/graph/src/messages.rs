@@ -102,7 +102,7 @@ pub(crate) fn match_messages(job: &JobCalls) -> MatchedMessages {
 fn missing_ends(job: &JobCalls) -> Vec<MissingEnds<'_>> {
     let mut missing = vec![MissingEnds::Located(&[]); job.processes as usize];
     let mut timelines = vec![0u32; job.processes as usize];
-    for timeline in &job.timelines {
+    for timeline in job.timelines.iter().filter(|timeline| !timeline.is_stream) {
         timelines[timeline.process as usize] += 1;
     }
     for timeline in job.timelines.iter().filter(|timeline| timeline.lacks_calls) {

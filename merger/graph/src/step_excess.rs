@@ -160,6 +160,7 @@ mod tests {
                     work_ns: work(rank),
                     waited_ns: longest - work(rank),
                     transfer_ns: CALL_NS as u64,
+                    idle_ns: 0,
                 };
                 assert_eq!(found, expected, "{rank} {step}");
                 let start = (0..step).map(|before| {

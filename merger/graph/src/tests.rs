@@ -1,6 +1,7 @@
 //! What the analysis says about small jobs of which everything is known.
 
 use crate::delay_costs::DelayCost;
+use crate::diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 use crate::label_times::SLOTS;
 use crate::small_job::{Act, run};
 use crate::waits::NO_CALL;

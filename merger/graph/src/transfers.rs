@@ -8,18 +8,20 @@ use crate::call_graph::{CallGraph, Dependency, PackedDependency, TimelineDepende
 use crate::eager_limit::{SIZES, size_class};
 use crate::job_calls::{BegunOperation, Call, CallTimeline, CollectiveWaits, JobCalls};
 use crate::observed_waits::MIN_DURATION_BOUNDS;
+use rayon::prelude::*;
 
 /// Time that a message takes within a node, ns, as far as it limits an estimate.
 const NEAR_LATENCY_NS: u64 = 1_000;
 /// Time that a message takes between nodes if it was not measured, ns.
 const FAR_LATENCY_NS: u64 = 5_000;
+/// The time of a kernel of a collective after the last GPU began it is known if it is at least this many error bounds.
+const MIN_KERNEL_BOUNDS: u64 = 4;
 /// Bandwidth that limits an estimate, bytes per ns.
 const BYTES_PER_NS: u64 = 10;
 
 /// Returns the durations of the calls without waiting, by timeline.
 pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
-    let arrivals = Arrivals::measure(graph);
-    let shortest = ShortestCalls::measure(graph);
+    let (arrivals, shortest) = rayon::join(|| Arrivals::measure(graph), || ShortestCalls::measure(graph));
     let of_timeline = |(calls, dependent): (&CallTimeline, &TimelineDependencies)| {
         let mut sizes = CompletedSizes::new(graph, calls);
         let mut dependent = dependent.iter().peekable();
@@ -27,10 +29,19 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
             let Some((_, dependencies)) = dependent.next_if(|(call, _)| *call == number) else {
                 return own.duration_ns;
             };
+            let after = |latest: i64| {
+                u64::try_from(own.exit_ns().saturating_sub(latest.max(own.enter_ns))).unwrap_or(0)
+            };
+            // A kernel of a collective that takes long after the last GPU began its own is itself slow.
+            let is_slow_kernel = |latest: i64, bound: u64| {
+                calls.is_stream && after(latest) >= bound.saturating_mul(MIN_KERNEL_BOUNDS)
+            };
             match arrivals.latest(graph, calls, dependencies) {
-                Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
-                    let after = own.exit_ns().saturating_sub(latest.max(own.enter_ns));
-                    u64::try_from(after).unwrap_or(0)
+                Some((latest, bound))
+                    if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns
+                        || is_slow_kernel(latest, bound) =>
+                {
+                    after(latest)
                 }
                 _ => {
                     let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(number));
@@ -40,7 +51,7 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
         };
         (0u32..).zip(&calls.calls).map(&mut of_call).collect()
     };
-    graph.job.timelines.iter().zip(graph.timelines()).map(of_timeline).collect()
+    graph.job.timelines.par_iter().zip(graph.timelines()).map(of_timeline).collect()
 }
 
 /// What the members of each collective have in common.
@@ -79,7 +90,7 @@ impl Arrivals {
             }
             arrival
         };
-        Arrivals { instances: (0..graph.instances().len() as u32).map(of_instance).collect() }
+        Arrivals { instances: (0..graph.instances().len() as u32).into_par_iter().map(of_instance).collect() }
     }
 
     /// Returns when the last dependency came, ns in job time, and the error bound of that, ns. `None` if clocks

@@ -103,7 +103,10 @@ impl<'a> WaitRecorder<'a> {
 
     /// Returns the call of each of two threads at which they last synchronised, before these calls.
     fn synchronised(&self, own: (u32, u32), cause: (u32, u32)) -> (u32, u32) {
-        let is_earlier = |calls: &(u32, u32)| calls.0 < own.1 && calls.1 < cause.1;
+        // The end of the work of a stream is the entry of the call in which the stream waits for the next launch.
+        let is_stream = self.graph.job.timelines[own.0 as usize].is_stream;
+        let is_earlier =
+            |calls: &(u32, u32)| (calls.0 < own.1 || is_stream && calls.0 == own.1) && calls.1 < cause.1;
         let is_lower = own.0 < cause.0;
         let (low, high) = if is_lower { (own.0, cause.0) } else { (cause.0, own.0) };
         let messages = &self.by_message[low as usize];

@@ -62,32 +62,41 @@ pub(crate) struct TypicalDurations<'a> {
     selected: SelectedWork,
 }
 
+impl TypicalDurations<'_> {
+    /// Returns the duration of work before a call or in it, if it takes at most as long as is typical, ns.
+    fn at_most_typical(&self, timeline: usize, call: usize, label: u32, ns: u64) -> u64 {
+        let times = self.recorded.times;
+        let slot = times.slot(label);
+        let block = self.table.block_of(&times.job().timelines[timeline], call);
+        let (all, typical) =
+            (self.table.ns(timeline, block, slot), self.table.typical_ns(timeline, block, slot));
+        let is_known = !self.table.is_lacking(timeline, block);
+        let is_selected = self.selected.slot.is_none_or(|selected| selected == slot);
+        if all <= typical || !is_known || !is_selected {
+            return ns;
+        }
+        let scaled = u128::from(ns) * u128::from(typical) / u128::from(all);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+}
+
 impl ReplayDurations for TypicalDurations<'_> {
     fn work_ns(&self, timeline: usize, call: usize) -> u64 {
         if !self.selected.calls[timeline].contains(&call) {
             return self.recorded.work_ns(timeline, call);
         }
-        let times = self.recorded.times;
-        let calls = &times.job().timelines[timeline];
-        let mut block = None;
-        let of_segment = |segment: &crate::job_calls::WorkSegment| {
-            let slot = times.slot(segment.label);
-            let block = *block.get_or_insert_with(|| self.table.block_of(calls, call));
-            let (all, typical) =
-                (self.table.ns(timeline, block, slot), self.table.typical_ns(timeline, block, slot));
-            let is_known = !self.table.is_lacking(timeline, block);
-            let is_selected = self.selected.slot.is_none_or(|selected| selected == slot);
-            if all <= typical || !is_known || !is_selected {
-                return segment.ns;
-            }
-            let scaled = u128::from(segment.ns) * u128::from(typical) / u128::from(all);
-            u64::try_from(scaled).unwrap_or(u64::MAX)
-        };
-        calls.work_before(call).iter().map(of_segment).fold(0, u64::saturating_add)
+        let segments = self.recorded.times.job().timelines[timeline].work_before(call).iter();
+        let ns = segments.map(|segment| self.at_most_typical(timeline, call, segment.label, segment.ns));
+        ns.fold(0, u64::saturating_add)
     }
 
     fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
-        self.recorded.transfer_ns(timeline, call)
+        let ns = self.recorded.transfer_ns(timeline, call);
+        let calls = &self.recorded.times.job().timelines[timeline];
+        match self.selected.calls[timeline].contains(&call) && calls.is_collective_kernel(call) {
+            true => self.at_most_typical(timeline, call, calls.calls[call].label, ns),
+            false => ns,
+        }
     }
 }
 

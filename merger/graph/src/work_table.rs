@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Maximum number of cells. Longer runs are divided into blocks of several steps.
 const MAX_CELLS: usize = 1 << 23;
-/// A label has a typical time if at least this many threads have it, or all threads of a smaller job.
+/// A label has a typical time if at least this many threads have it, or as many as a smaller job has processes.
 const MIN_HOLDERS: usize = 3;
 /// Threads with a smaller share of the longest work of a thread do hardly any such work.
 const MIN_SHARE_OF_MOST: f64 = 0.1;
@@ -47,8 +47,12 @@ impl WorkTable {
         let steps = job.steps as usize;
         let mut column_of = [None; SLOTS];
         let mut columns = 0;
-        for segment in job.timelines.iter().flat_map(|timeline| &timeline.work) {
-            column_of[times.slot(segment.label)].get_or_insert_with(|| {
+        let of_work = job.timelines.iter().flat_map(|timeline| &timeline.work).map(|segment| segment.label);
+        let of_kernels = job.timelines.iter().flat_map(|timeline| {
+            timeline.collective_kernels().map(|call| timeline.calls[call as usize].label)
+        });
+        for label in of_work.chain(of_kernels) {
+            column_of[times.slot(label)].get_or_insert_with(|| {
                 columns += 1;
                 columns as u8 - 1
             });
@@ -74,13 +78,15 @@ impl WorkTable {
             for call in 0..=timeline.calls.len() {
                 let block = table.block_of(timeline, call);
                 for segment in timeline.work_before(call) {
-                    if let Some(place) = table.place(number, block, times.slot(segment.label)) {
-                        table.cells[place] = table.cells[place].saturating_add(segment.ns);
-                    }
+                    table.add(number, block, times.slot(segment.label), segment.ns);
                 }
             }
+            for call in timeline.collective_kernels().map(|call| call as usize) {
+                let (block, slot) = (table.block_of(timeline, call), times.slot(timeline.calls[call].label));
+                table.add(number, block, slot, times.transfer_ns(number, call));
+            }
         }
-        table.find_typical(job.timelines.len());
+        table.find_typical(job.timelines.len(), job.processes as usize);
         table
     }
 
@@ -123,8 +129,8 @@ impl WorkTable {
 
     /// Finds the typical work under each label. A label that most of its threads hardly have is one of those that too few
     /// have, if the sum of such work can be compared; else all its threads are compared.
-    fn find_typical(&mut self, timelines: usize) {
-        let min_holders = MIN_HOLDERS.min(timelines);
+    fn find_typical(&mut self, timelines: usize, processes: usize) {
+        let min_holders = MIN_HOLDERS.min(processes);
         let mut little: Vec<(usize, usize, Vec<usize>)> = Vec::new();
         for (slot, column) in self.columns_by_slot() {
             let work: Vec<u64> = (0..timelines).map(|timeline| self.all_under(timeline, slot)).collect();
@@ -137,10 +143,10 @@ impl WorkTable {
                 little.push((slot, column, holders));
             }
         }
-        self.pool = self.pool_rare_work(timelines);
+        self.pool = self.pool_rare_work(timelines, min_holders);
         if self.pool.is_none() {
             little.iter().for_each(|(slot, column, holders)| self.compare(*slot, *column, holders));
-            self.pool = self.pool_rare_work(timelines);
+            self.pool = self.pool_rare_work(timelines, min_holders);
         }
     }
 
@@ -167,13 +173,13 @@ impl WorkTable {
 
     /// Compares the work under labels that too few threads have by its sum: the threads at the ends of a line, and its
     /// inner ones, do the same work between other calls. Returns `None` if too few threads do such work.
-    fn pool_rare_work(&self, timelines: usize) -> Option<RareWork> {
+    fn pool_rare_work(&self, timelines: usize, min_holders: usize) -> Option<RareWork> {
         let in_steps = |timeline: usize| -> u64 {
             self.step_blocks().map(|block| self.rare_ns(timeline, block)).fold(0, u64::saturating_add)
         };
         let work: Vec<u64> = (0..timelines).map(in_steps).collect();
         let holders = share_of_most(&work);
-        if holders.len() < MIN_HOLDERS.min(timelines) {
+        if holders.len() < min_holders {
             return None;
         }
         let mut pool =
@@ -235,6 +241,12 @@ impl WorkTable {
     fn columns_by_slot(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let slots = self.column_of.into_iter().enumerate();
         slots.filter_map(|(slot, column)| Some((slot, usize::from(column?))))
+    }
+
+    fn add(&mut self, timeline: usize, block: usize, slot: usize, ns: u64) {
+        if let Some(place) = self.place(timeline, block, slot) {
+            self.cells[place] = self.cells[place].saturating_add(ns);
+        }
     }
 
     fn place(&self, timeline: usize, block: usize, slot: usize) -> Option<usize> {
