@@ -40,13 +40,13 @@ impl ProcessGaps {
         names: &RegionNames,
         timelines: &[ThreadTimeline],
     ) -> ProcessGaps {
-        let only = if let [only] = timelines { Some(only) } else { None };
+        let mut threads = timelines.iter().filter(|timeline| !timeline.is_stream);
+        let only = threads.next().filter(|_| threads.next().is_none());
         let mut found = ProcessGaps { is_of_one_thread: only.is_some(), ..ProcessGaps::default() };
         let mut numbers: HashMap<(u32, bool), SeenNumbers> = HashMap::new();
         for region in regions {
-            let Some(call) = calls.get(region.call as usize).filter(|call| call.values.seq > 0) else {
-                continue;
-            };
+            let is_numbered = |call: &&CallRow| call.values.seq > 0 && names.kind(call.function).is_of_mpi();
+            let Some(call) = calls.get(region.call as usize).filter(is_numbered) else { continue };
             let is_of_all = matches!(names.kind(call.function), FunctionKind::Collective { .. });
             let (communicator, number) = (call.values.communicator, call.values.seq);
             let seen = numbers.entry((communicator, is_of_all)).or_default();

@@ -1,12 +1,13 @@
 //! The communicators of a run, and which processes are members.
 
+use crate::gpu_collectives::GpuCommunicator;
 use crate::merged_metadata::MergedMembers;
 use crate::operations::WORLD;
 use crate::process_facts::ProcessFacts;
 use crate::unit_calls::{Membership, UnitCalls};
 use rpd_collectives::is_shared_communicator;
 use rpd_graph::{CommunicatorMembers, UNKNOWN};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Name of the communicator of all ranks.
 const WORLD_NAME: &str = "MPI_COMM_WORLD";
@@ -25,6 +26,8 @@ pub(crate) struct RunCommunicators {
     numbers: HashMap<String, u32>,
     pub(crate) names: Vec<String>,
     members: Vec<KnownMembers>,
+    /// Those whose collectives are numbered by the order of kernels.
+    pub(crate) by_order: HashSet<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,9 @@ struct KnownMembers {
     /// The communicators of both sides of an intercommunicator without recorded sides, or the intercommunicator from which
     /// this communicator was created.
     origins: BTreeSet<u32>,
+    /// The processes of a communicator that only kernels show, and its size.
+    participants: BTreeSet<u32>,
+    expected_participants: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,7 +54,12 @@ struct MemberGroup {
 
 impl RunCommunicators {
     pub(crate) fn new() -> RunCommunicators {
-        let mut all = RunCommunicators { numbers: HashMap::new(), names: Vec::new(), members: Vec::new() };
+        let mut all = RunCommunicators {
+            numbers: HashMap::new(),
+            names: Vec::new(),
+            members: Vec::new(),
+            by_order: HashSet::new(),
+        };
         all.number(WORLD_NAME.to_owned());
         all
     }
@@ -77,6 +88,21 @@ impl RunCommunicators {
             number
         };
         unit.communicators.iter().map(|name| &**name).map(of).collect()
+    }
+
+    /// Adds the communicators that the kernels of a process show, and returns their numbers in the run.
+    pub(crate) fn add_gpu(&mut self, found: &[GpuCommunicator], process: u32) -> Vec<u32> {
+        let of = |found: &GpuCommunicator| {
+            let number = self.number(found.name.clone());
+            let known = &mut self.members[number as usize];
+            known.participants.insert(process);
+            known.expected_participants = known.expected_participants.or(found.size);
+            if found.is_by_order {
+                self.by_order.insert(number);
+            }
+            number
+        };
+        found.iter().map(of).collect()
     }
 
     /// Adds the members that a process recorded.
@@ -120,6 +146,14 @@ impl RunCommunicators {
     pub(crate) fn finish(&self) -> (Vec<CommunicatorMembers>, Vec<String>) {
         let mut unknown = Vec::new();
         let of = |(members, name): (&KnownMembers, &String)| {
+            if !members.participants.is_empty() {
+                let found: Vec<u32> = members.participants.iter().copied().collect();
+                let are_all = members.expected_participants.is_none_or(|size| size as usize == found.len());
+                if !are_all {
+                    unknown.push(name.clone());
+                }
+                return CommunicatorMembers { groups: if are_all { vec![found] } else { Vec::new() } };
+            }
             let (groups, expected) = self.groups_of(members);
             let groups: Vec<Vec<u32>> =
                 groups.into_iter().take(expected).filter_map(MemberGroup::processes).collect();

@@ -1,9 +1,20 @@
-//! What each function of MPI means for the analysis of waits.
+//! What each function of MPI, RCCL, HIP and CUDA means for the analysis of waits.
 
 use rpd_collectives::CollectiveFunction;
 use rpd_graph::{CollectiveWaits, MessageRole};
 
-/// Meaning of a function of MPI.
+/// The work of its GPUs for which a call of a process waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GpuWait {
+    /// None: it launches work at most.
+    Nothing,
+    /// That of one stream, which is not recorded.
+    OneStream,
+    /// All work that was launched before.
+    AllStreams,
+}
+
+/// Meaning of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FunctionKind {
     /// `MPI_Init`, `MPI_Init_thread`.
@@ -34,6 +45,10 @@ pub(crate) enum FunctionKind {
     Start,
     /// All members of a communicator enter.
     Collective { waits: CollectiveWaits, is_blocking: bool },
+    /// A function of HIP or CUDA.
+    Gpu(GpuWait),
+    /// A function of RCCL or NCCL, which launches kernels.
+    Rccl,
     /// Anything else.
     Other,
 }
@@ -42,6 +57,11 @@ impl FunctionKind {
     /// Returns whether a program repeats the call until it succeeds.
     pub(crate) fn is_poll(self) -> bool {
         matches!(self, FunctionKind::PollMessage | FunctionKind::PollMatched | FunctionKind::PollRequests)
+    }
+
+    /// Returns whether the function is one of MPI.
+    pub(crate) fn is_of_mpi(self) -> bool {
+        !matches!(self, FunctionKind::Gpu(_) | FunctionKind::Rccl)
     }
 }
 
@@ -64,8 +84,34 @@ const UNKNOWN_WAITS: [&str; 3] = ["MPI_Comm_free", "MPI_Comm_disconnect", "MPI_I
 const MAX_NAME_BYTES: usize = 64;
 
 /// Returns the name of a function without the forms of the profiling interface and for large counts, and its
-/// meaning; `None` if a text names no function of MPI.
+/// meaning; `None` if a text names no function of MPI, RCCL, HIP or CUDA.
 pub(crate) fn function_named(name: &[u8]) -> Option<(&str, FunctionKind)> {
+    gpu_function_named(name).or_else(|| mpi_function_named(name))
+}
+
+fn gpu_function_named(name: &[u8]) -> Option<(&str, FunctionKind)> {
+    const PREFIXES: [&[u8]; 5] = [b"hip", b"cuda", b"cu", b"nccl", b"rccl"];
+    let prefix = PREFIXES.into_iter().find(|prefix| name.starts_with(prefix))?;
+    let rest = &name[prefix.len()..];
+    let is_plain = rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    if name.len() > MAX_NAME_BYTES || !is_plain || !rest.first().is_some_and(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let (name, rest) = (std::str::from_utf8(name).ok()?, std::str::from_utf8(rest).ok()?);
+    if prefix.ends_with(b"ccl") {
+        return Some((name, FunctionKind::Rccl));
+    }
+    // Copies without this word return when the data are there.
+    let is_blocking_copy = rest.starts_with("Memcpy") && !rest.contains("Async");
+    let wait = match rest {
+        "DeviceSynchronize" | "CtxSynchronize" => GpuWait::AllStreams,
+        _ if rest.ends_with("Synchronize") || is_blocking_copy => GpuWait::OneStream,
+        _ => GpuWait::Nothing,
+    };
+    Some((name, FunctionKind::Gpu(wait)))
+}
+
+fn mpi_function_named(name: &[u8]) -> Option<(&str, FunctionKind)> {
     let name = name.strip_prefix(b"P").unwrap_or(name);
     if name.len() > MAX_NAME_BYTES || !name.starts_with(b"MPI_") {
         return None;
@@ -172,7 +218,25 @@ mod tests {
         assert_eq!(waits("MPI_Ineighbor_allgather"), Some(CollectiveWaits::Unknown));
         assert_eq!(kind("MPI_Recv_init"), Some(FunctionKind::Prepare(MessageRole::Receive)));
         assert!(kind("MPI_Testsome").is_some_and(FunctionKind::is_poll));
-        for other in ["MPI_", "MPI_COMM_WORLD", "MPI_send phase", "mpi_send", "ncclSend", "P", ""] {
+        let gpu = |wait| Some(FunctionKind::Gpu(wait));
+        assert_eq!(kind("hipModuleLaunchKernel"), gpu(GpuWait::Nothing));
+        assert_eq!(kind("cudaMemcpyAsync"), gpu(GpuWait::Nothing));
+        assert_eq!(kind("hipMemcpyWithStream"), gpu(GpuWait::OneStream));
+        assert_eq!(kind("cudaStreamSynchronize"), gpu(GpuWait::OneStream));
+        assert_eq!(kind("hipDeviceSynchronize"), gpu(GpuWait::AllStreams));
+        assert_eq!(kind("ncclAllReduce"), Some(FunctionKind::Rccl));
+        let others = [
+            "MPI_",
+            "MPI_COMM_WORLD",
+            "MPI_send phase",
+            "mpi_send",
+            "nccl:send",
+            "custom",
+            "hipster",
+            "P",
+            "",
+        ];
+        for other in others {
             assert_eq!(kind(other), None, "{other}");
         }
     }

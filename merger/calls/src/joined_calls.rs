@@ -2,6 +2,7 @@
 
 use crate::call_gaps::ProcessGaps;
 use crate::communicators::{RunCommunicators, run_number};
+use crate::gpu_collectives::remove_unmatched;
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::merged_metadata::MergedMetadata;
 use crate::missing_calls::MissingCalls;
@@ -30,6 +31,9 @@ pub(crate) struct JoinedCalls<'a> {
     places: HashMap<i64, usize>,
     nodes: HashMap<i64, u32>,
     labels: LabelNumbers,
+    /// Names of GPU work.
+    gpu_work: Vec<String>,
+    gpu_work_numbers: HashMap<String, u32>,
     communicators: RunCommunicators,
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,
@@ -50,6 +54,8 @@ impl<'a> JoinedCalls<'a> {
             places: (0..).zip(&run.processes).map(|(place, process)| (process.info.id, place)).collect(),
             nodes: HashMap::new(),
             labels: LabelNumbers::default(),
+            gpu_work: Vec::new(),
+            gpu_work_numbers: HashMap::new(),
             communicators: RunCommunicators::new(),
             calls: RunCalls::default(),
             step_ranges: Vec::new(),
@@ -68,7 +74,7 @@ impl<'a> JoinedCalls<'a> {
 
     /// Adds a unit. `only_process` is the index of its process if it is of a single one.
     fn add_unit(&mut self, mut unit: UnitCalls, only_process: usize, is_of_several: bool) {
-        let labels: Vec<u32> = unit.labels.iter().map(|key| self.labels.number(*key)).collect();
+        let labels: Vec<u32> = unit.labels.iter().map(|key| self.label(*key, &unit.gpu_work)).collect();
         for found in std::mem::take(&mut unit.processes) {
             let place = match is_of_several {
                 true => self.places.get(&found.process).copied(),
@@ -85,7 +91,8 @@ impl<'a> JoinedCalls<'a> {
                 Some(rank) => format!("rank {rank}"),
                 None => format!("process {}", info.pid),
             };
-            let communicators = self.communicators.add_names(&unit, process, &title);
+            let mut communicators = self.communicators.add_names(&unit, process, &title);
+            communicators.extend(self.communicators.add_gpu(&found.gpu_communicators, process));
             self.communicators.add_members(&found.memberships, &communicators, process);
             if let Some(rank) = info.rank {
                 self.communicators.add_rank(&facts, rank, process);
@@ -98,6 +105,17 @@ impl<'a> JoinedCalls<'a> {
             });
             self.add_timelines(found, facts, process, &labels, &communicators);
         }
+    }
+
+    /// Returns the number in the run of a label of a unit with these names of GPU work.
+    fn label(&mut self, key: LabelKey, gpu_work: &[String]) -> u32 {
+        let LabelKey::GpuWork(number) = key else { return self.labels.number(key) };
+        let name = gpu_work.get(number as usize).cloned().unwrap_or_default();
+        let number = *self.gpu_work_numbers.entry(name).or_insert_with_key(|name| {
+            self.gpu_work.push(name.clone());
+            self.gpu_work.len() as u32 - 1
+        });
+        self.labels.number(LabelKey::GpuWork(number))
     }
 
     fn add_timelines(
@@ -116,6 +134,7 @@ impl<'a> JoinedCalls<'a> {
         let numbers = RunNumbers { labels, communicators, first_timeline };
         for timeline in found.timelines {
             let ThreadTimeline {
+                is_stream,
                 start,
                 end,
                 calls,
@@ -125,11 +144,13 @@ impl<'a> JoinedCalls<'a> {
                 poll_pauses,
                 is_open,
                 operations,
+                local_dependencies,
                 step_ranges,
                 ..
             } = timeline;
             self.calls.job.timelines.push(CallTimeline {
                 process,
+                is_stream,
                 node,
                 start_ns: start,
                 end_ns: end,
@@ -145,6 +166,7 @@ impl<'a> JoinedCalls<'a> {
                 message_ends: numbers.message_ends(operations.message_ends),
                 entries: numbers.entries(operations.entries),
                 completions: numbers.completions(operations.completions),
+                local_dependencies: numbers.local_dependencies(local_dependencies),
                 first_call_of_step: Vec::new(),
             });
             self.calls.region_ids.push(region_ids);
@@ -181,7 +203,8 @@ impl<'a> JoinedCalls<'a> {
         calls.job.processes = calls.processes.len() as u32;
         calls.job.is_part = options.window_ns.is_some();
         calls.job.labels = self.labels.keys().len() as u32;
-        calls.labels = self.labels.texts(names, strings);
+        calls.labels = self.labels.texts(names, strings, &self.gpu_work);
+        let unmatched_kernels = remove_unmatched(&mut calls.job, &self.communicators.by_order);
         let losses = read_call_losses(self.run);
         let (unavailable, lacking) =
             missing_calls(&calls, &self.notes, &losses, unknown_members, self.unusable_regions);
@@ -190,6 +213,9 @@ impl<'a> JoinedCalls<'a> {
             let Some((places, gaps)) = lacking.get(process).copied().zip(self.gaps.get(process)) else {
                 continue;
             };
+            if timeline.is_stream {
+                continue;
+            }
             (timeline.lacks_calls, timeline.gaps) = places.of_process(gaps);
             if self.displaced.contains(&timeline.process) {
                 (timeline.lacks_calls, timeline.gaps) = (true, None);
@@ -197,10 +223,11 @@ impl<'a> JoinedCalls<'a> {
         }
         calls.unavailable = unavailable;
         let unusable = self.notes.iter().map(ProcessNotes::unusable_operations);
-        calls.job.unusable_operations = unusable.fold(0, u64::saturating_add);
+        calls.job.unusable_operations = unusable.fold(unmatched_kernels, u64::saturating_add);
         let class_name = |class| names.class_name(class, strings);
         let label_name = |label: u32| match self.labels.keys().get(label as usize) {
             Some(LabelKey::Function(function)) => names.function_name(*function).to_owned(),
+            Some(LabelKey::GpuWork(name)) => self.gpu_work.get(*name as usize).cloned().unwrap_or_default(),
             _ => String::new(),
         };
         calls.steps = find_steps(&mut calls.job, &self.step_ranges, options, class_name, label_name);

@@ -13,8 +13,12 @@ const MAX_LABELS: usize = 1 << 16;
 pub enum CallLabel {
     /// Name of the innermost range. Many names that differ in a last number only have one label without it.
     Range(String),
-    /// Function of MPI.
+    /// Function of MPI, HIP or CUDA.
     Function(String),
+    /// Kernel or copy on a GPU.
+    GpuWork(String),
+    /// A stream of a GPU has no work.
+    StreamIdle,
     /// In no range, between two calls.
     Between {
         /// Function of the call before; `None` at the start of a thread.
@@ -34,6 +38,9 @@ pub(crate) enum LabelKey {
     /// Class of names.
     Class(u32),
     Function(u16),
+    /// Index among the names of GPU work.
+    GpuWork(u32),
+    StreamIdle,
     Between(Option<u16>, Option<u16>),
     Other,
 }
@@ -70,8 +77,13 @@ impl LabelNumbers {
         self.keys
     }
 
-    /// Returns the texts of the labels.
-    pub(crate) fn texts(&self, names: &RegionNames, strings: &RunStrings) -> Vec<CallLabel> {
+    /// Returns the texts of the labels. `gpu_work` has the names of GPU work.
+    pub(crate) fn texts(
+        &self,
+        names: &RegionNames,
+        strings: &RunStrings,
+        gpu_work: &[String],
+    ) -> Vec<CallLabel> {
         let function = |number: u16| names.function_name(number).to_owned();
         let text = |key: &LabelKey| match *key {
             LabelKey::Name(place) => {
@@ -79,6 +91,10 @@ impl LabelNumbers {
             }
             LabelKey::Class(class) => CallLabel::Range(names.class_name(class, strings)),
             LabelKey::Function(number) => CallLabel::Function(function(number)),
+            LabelKey::GpuWork(name) => {
+                CallLabel::GpuWork(gpu_work.get(name as usize).cloned().unwrap_or_default())
+            }
+            LabelKey::StreamIdle => CallLabel::StreamIdle,
             LabelKey::Between(before, after) => {
                 CallLabel::Between { before: before.map(function), after: after.map(function) }
             }

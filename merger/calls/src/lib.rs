@@ -16,6 +16,9 @@ mod call_gaps;
 mod call_values;
 mod communicators;
 mod functions;
+mod gpu_collectives;
+mod gpu_rows;
+mod gpu_streams;
 mod id_index;
 mod joined_calls;
 mod labels;
@@ -40,6 +43,7 @@ mod unit_rows;
 mod window_ends;
 
 pub use call_file::{CallFile, CallFileError};
+pub use gpu_rows::{COMMUNICATING, has_collective_kernels};
 pub use labels::CallLabel;
 pub use missing_calls::MissingCalls;
 pub use read_options::ReadOptions;

@@ -82,8 +82,8 @@ pub(crate) fn missing_calls(
         missing.push(MissingCalls::UnknownMembers(unknown_members));
     }
     let threads = |process: &usize| {
-        let of_process = calls.job.timelines.iter().filter(|timeline| timeline.process as usize == *process);
-        of_process.count()
+        let threads = calls.job.timelines.iter().filter(|timeline| !timeline.is_stream);
+        threads.filter(|timeline| timeline.process as usize == *process).count()
     };
     let several: BTreeSet<u32> =
         (0..notes.len()).filter(|process| threads(process) > 1).filter_map(rank_of).collect();

@@ -1,7 +1,8 @@
 //! What calls do: messages, collectives, and the completion of both.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
-use crate::functions::FunctionKind;
+use crate::functions::{FunctionKind, GpuWait};
+use crate::gpu_rows::GpuRow;
 use crate::id_index::IdIndex;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, SampleRow};
@@ -76,12 +77,12 @@ impl<T: Copy> StackTable<T> {
         self.index.row(stack).is_some()
     }
 
-    fn get(&self, stack: i64) -> Option<T> {
+    pub(crate) fn get(&self, stack: i64) -> Option<T> {
         self.values.get(self.index.row(stack)?).copied().flatten()
     }
 
     /// Sets the value of a stack id, if it is one of those that are known.
-    fn set(&mut self, stack: i64, value: T) {
+    pub(crate) fn set(&mut self, stack: i64, value: T) {
         if let Some(place) = self.index.row(stack).and_then(|row| self.values.get_mut(row)) {
             *place = Some(value);
         }
@@ -96,31 +97,40 @@ impl<T: Copy> StackTable<T> {
 #[derive(Debug)]
 pub(crate) struct ProcessOperations {
     /// Thread and call of each stack id that completes an operation; `None` until the call is read.
-    completing: StackTable<(u32, u32)>,
+    pub(crate) completing: StackTable<(u32, u32)>,
+    /// Thread and call of each stack id that launches GPU work; `None` until the call is read.
+    pub(crate) launching: StackTable<(u32, u32)>,
     /// Thread and operation of each stack id that begins one which completes; `None` until the call is read.
     pub(crate) begun: StackTable<(u32, BegunOperation)>,
     /// Thread and call of each stack id that starts persistent operations.
     pub(crate) starts: HashMap<i64, (u32, u32)>,
     /// Operation of each request of a persistent operation, in their order.
     pub(crate) persistent: Vec<Option<(u32, BegunOperation)>>,
+    /// Thread, call and kind of each call that waits for GPU work.
+    pub(crate) gpu_waits: Vec<(u32, u32, GpuWait)>,
     /// Stack ids of matched probes whose messages later calls receive.
     taking_probes: HashSet<i64>,
     pub(crate) notes: ProcessNotes,
 }
 
 impl ProcessOperations {
-    /// Prepares for the calls and completions of a process.
+    /// Prepares for the calls, the completions and the GPU work of a process.
     pub(crate) fn new<'a>(
         requests: impl Iterator<Item = &'a SampleRow> + Clone,
         calls: impl Iterator<Item = &'a CallRow>,
+        gpu_work: &[GpuRow],
     ) -> ProcessOperations {
         let ids = |of: fn(&SampleRow) -> i64| requests.clone().map(of).filter(|stack| *stack != 0).collect();
         let probes = calls.map(|call| call.values.other_stack).filter(|stack| *stack != 0);
         ProcessOperations {
             completing: StackTable::new(ids(|sample| sample.parent)),
             begun: StackTable::new(ids(|sample| sample.stack)),
+            launching: StackTable::new(
+                gpu_work.iter().map(|row| row.stack).filter(|stack| *stack != 0).collect(),
+            ),
             starts: HashMap::new(),
             persistent: Vec::new(),
+            gpu_waits: Vec::new(),
             taking_probes: probes.collect(),
             notes: ProcessNotes::default(),
         }
@@ -134,11 +144,6 @@ impl ProcessOperations {
     /// Returns whether a call completed operations.
     pub(crate) fn completing_call(&self, stack: i64) -> bool {
         self.completing.contains(stack)
-    }
-
-    /// Notes the place of a call that may complete operations.
-    pub(crate) fn set_completing_call(&mut self, stack: i64, thread: u32, call: u32) {
-        self.completing.set(stack, (thread, call));
     }
 
     /// Adds the completions to the calls that saw them, and the actual source and tag to receives.
@@ -260,6 +265,8 @@ impl OperationLists {
             | Kind::PollMatched
             | Kind::PollRequests
             | Kind::Prepare(_)
+            | Kind::Gpu(_)
+            | Kind::Rccl
             | Kind::Other => return,
         };
         self.add_end(message, place, stack, process);

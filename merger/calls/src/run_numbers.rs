@@ -1,7 +1,7 @@
 //! Replaces the numbers of a unit in its calls by those of the run.
 
 use crate::communicators::run_number;
-use rpd_graph::{Call, CollectiveEntry, Completion, MessageEnd, WorkSegment};
+use rpd_graph::{Call, CollectiveEntry, Completion, LocalDependency, MessageEnd, WorkSegment};
 
 /// The numbers of a run that replace those of a process in its unit.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,11 @@ impl RunNumbers<'_> {
     pub(crate) fn completions(&self, completions: Vec<Completion>) -> Vec<Completion> {
         let begun_on = |completion: Completion| completion.begun_on + self.first_timeline;
         map_all(completions, |completion| Completion { begun_on: begun_on(completion), ..completion })
+    }
+
+    pub(crate) fn local_dependencies(&self, found: Vec<LocalDependency>) -> Vec<LocalDependency> {
+        let awaited = |found: LocalDependency| found.awaited_timeline.saturating_add(self.first_timeline);
+        map_all(found, |found| LocalDependency { awaited_timeline: awaited(found), ..found })
     }
 }
 

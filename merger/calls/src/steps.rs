@@ -3,7 +3,7 @@
 use crate::read_options::ReadOptions;
 use crate::repetition::repeated_steps;
 use crate::step_ranges::StepRanges;
-use rpd_graph::{CallTimeline, JobCalls};
+use rpd_graph::{CallTimeline, JobCalls, LocalDependency};
 use std::ops::Range;
 
 /// Maximum length of a window, ns.
@@ -72,6 +72,9 @@ pub(crate) fn find_steps(
         }
     };
     let count = store_steps(job, times)?;
+    if kind == StepKind::Marker {
+        follow_launches(job);
+    }
     Some(StepSource { name, count, kind, range_names })
 }
 
@@ -103,6 +106,32 @@ fn store_steps(job: &mut JobCalls, times: Vec<StepTimes>) -> Option<u32> {
     }
     job.steps = count as u32;
     Some(job.steps)
+}
+
+/// Lets each step of a stream begin with the work that a thread launched in it. GPU work may run steps later.
+fn follow_launches(job: &mut JobCalls) {
+    let first_calls = |stream: &CallTimeline| -> Option<Vec<u32>> {
+        let is_launch = |found: &&LocalDependency| !job.timelines[found.awaited_timeline as usize].is_stream;
+        let launches: Vec<&LocalDependency> = stream.local_dependencies.iter().filter(is_launch).collect();
+        let thread = launches.first()?.awaited_timeline;
+        let steps = &job.timelines[thread as usize].first_call_of_step;
+        let is_ordered = launches.is_sorted_by_key(|found| found.awaited_call);
+        if !is_ordered || launches.iter().any(|found| found.awaited_timeline != thread) {
+            return None;
+        }
+        let first = |first: &u32| {
+            let before = launches.partition_point(|found| found.awaited_call < *first);
+            launches.get(before).map_or(stream.calls.len() as u32, |found| found.call)
+        };
+        Some(steps.iter().map(first).collect())
+    };
+    let found: Vec<Option<Vec<u32>>> =
+        job.timelines.iter().map(|stream| stream.is_stream.then(|| first_calls(stream)).flatten()).collect();
+    for (timeline, first_calls) in job.timelines.iter_mut().zip(found) {
+        if let Some(first_calls) = first_calls {
+            timeline.first_call_of_step = first_calls;
+        }
+    }
 }
 
 /// Returns the index of the first call that begins at a time or later.

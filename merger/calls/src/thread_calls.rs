@@ -1,14 +1,14 @@
 //! The calls of one thread: which regions are one call, and what each call does.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
-use crate::functions::FunctionKind;
+use crate::functions::{FunctionKind, GpuWait};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{OperationLists, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
-use rpd_graph::{Call, WorkSegment};
+use rpd_graph::{Call, LocalDependency, WorkSegment};
 use serde::{Deserialize, Serialize};
 
 /// Maximum time between two polls that are one call, ns.
@@ -44,11 +44,15 @@ pub(crate) struct ThreadContext<'a> {
     pub(crate) part: ReadPart,
 }
 
-/// The calls of a thread, in the numbers of its unit.
+/// The calls of a thread, or of a stream of a GPU, in the numbers of its unit.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadTimeline {
     /// Key of the thread.
     pub(crate) thread: i64,
+    /// Whether this is a stream.
+    pub(crate) is_stream: bool,
+    /// Whether it communicates with other processes.
+    pub(crate) communicates: bool,
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) calls: Vec<Call>,
@@ -60,6 +64,8 @@ pub(crate) struct ThreadTimeline {
     /// Whether the last call had not returned when the recording ended.
     pub(crate) is_open: bool,
     pub(crate) operations: OperationLists,
+    /// Timelines by their numbers in the process.
+    pub(crate) local_dependencies: Vec<LocalDependency>,
     pub(crate) step_ranges: Vec<StepRanges>,
 }
 
@@ -73,6 +79,7 @@ impl ThreadTimeline {
         self.operations.message_ends.shrink_to_fit();
         self.operations.entries.shrink_to_fit();
         self.operations.completions.shrink_to_fit();
+        self.local_dependencies.shrink_to_fit();
     }
 }
 
@@ -98,6 +105,7 @@ struct ThreadSweep<'a, 'b> {
     pending: Option<PendingCall>,
     poll_pauses: u64,
     is_last_open: bool,
+    communicates: bool,
     /// Number of messages that matched probes took and no call has received yet.
     taken_messages: u64,
     /// Number of this thread among those of its process.
@@ -115,7 +123,8 @@ pub(crate) fn sweep_thread(
 ) -> Option<ThreadTimeline> {
     let call_of = |region: &RegionRow| -> Option<&CallRow> {
         let call = context.calls.get(region.call as usize).filter(|_| region.call != NO_CALL)?;
-        (!call.is_marker).then_some(call)
+        let is_rccl = context.names.kind(call.function) == FunctionKind::Rccl;
+        (!call.is_marker && !is_rccl).then_some(call)
     };
     let spans = || regions.iter().filter_map(|region| Some((region, within(region, context.part.window)?)));
     if !spans().any(|(region, _)| call_of(region).is_some()) {
@@ -134,6 +143,7 @@ pub(crate) fn sweep_thread(
         pending: None,
         poll_pauses: 0,
         is_last_open: false,
+        communicates: false,
         taken_messages: 0,
         number,
     };
@@ -165,6 +175,8 @@ pub(crate) fn sweep_thread(
     });
     Some(ThreadTimeline {
         thread: regions.first()?.thread,
+        is_stream: false,
+        communicates: sweep.communicates,
         start,
         end,
         calls: sweep.calls,
@@ -174,6 +186,7 @@ pub(crate) fn sweep_thread(
         poll_pauses: sweep.poll_pauses,
         is_open: sweep.is_last_open,
         operations: sweep.operations,
+        local_dependencies: Vec::new(),
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
 }
@@ -192,8 +205,7 @@ impl ThreadSweep<'_, '_> {
                 if last.function == call.function && last.values.communicator == NO_COMMUNICATOR {
                     (last.values, last.stack) = (call.values, call.stack);
                 }
-                let last_call = self.calls.len() as u32 - 1;
-                self.process.set_completing_call(call.stack, self.number, last_call);
+                self.note_stack(call.stack, kind);
                 self.process.notes.nested += 1;
                 return;
             }
@@ -213,6 +225,11 @@ impl ThreadSweep<'_, '_> {
         self.finish_pending_before(kind, enter);
         let label = self.labels.number(LabelKey::Function(call.function));
         self.work.call(enter, exit, call.function, self.labels);
+        if let FunctionKind::Gpu(wait) = kind
+            && wait != GpuWait::Nothing
+        {
+            self.process.gpu_waits.push((self.number, self.calls.len() as u32, wait));
+        }
         self.calls.push(Call { enter_ns: enter, duration_ns: exit.abs_diff(enter), label });
         if self.context.part.keeps_row_keys {
             self.region_ids.push(region.id);
@@ -234,10 +251,20 @@ impl ThreadSweep<'_, '_> {
         self.set_pending(region, call, kind, has_completed);
     }
 
+    /// Notes that the last call has a stack id, by which the work that it launches or completes refers to it.
+    fn note_stack(&mut self, stack: i64, kind: FunctionKind) {
+        let place = (self.number, self.calls.len() as u32 - 1);
+        match kind {
+            FunctionKind::Gpu(_) => self.process.launching.set(stack, place),
+            _ => self.process.completing.set(stack, place),
+        }
+    }
+
     fn set_pending(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
-        let last_call = self.calls.len() as u32 - 1;
-        self.process.set_completing_call(call.stack, self.number, last_call);
-        self.is_last_open = region.is_open;
+        self.note_stack(call.stack, kind);
+        self.communicates |= !matches!(kind, FunctionKind::Gpu(_));
+        // What a call to HIP waits for is no message.
+        self.is_last_open = region.is_open && kind.is_of_mpi();
         self.pending = Some(PendingCall {
             exit: region.end,
             function: call.function,

@@ -2,6 +2,10 @@
 
 use crate::call_gaps::ProcessGaps;
 use crate::call_values::NO_COMMUNICATOR;
+use crate::functions::FunctionKind;
+use crate::gpu_collectives::{GpuCommunicator, GpuCommunicators, LaunchedCollectives};
+use crate::gpu_rows::GpuRow;
+use crate::gpu_streams::{StreamContext, add_streams};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{ProcessNotes, ProcessOperations};
 use crate::region_names::RegionNames;
@@ -10,7 +14,7 @@ use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
 use crate::window_ends::EarlierEnds;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// That a process is a member of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,6 +36,8 @@ pub(crate) struct ProcessCalls {
     pub(crate) process: i64,
     pub(crate) timelines: Vec<ThreadTimeline>,
     pub(crate) memberships: Vec<Membership>,
+    /// Communicators that its kernels show. Their numbers follow those of the unit.
+    pub(crate) gpu_communicators: Vec<GpuCommunicator>,
     pub(crate) notes: ProcessNotes,
     pub(crate) gaps: ProcessGaps,
     /// Messages before the window.
@@ -45,6 +51,8 @@ pub(crate) struct UnitCalls {
     pub(crate) communicators: Vec<Box<[u8]>>,
     /// The labels, by their numbers in the unit.
     pub(crate) labels: Vec<LabelKey>,
+    /// Names of GPU work.
+    pub(crate) gpu_work: Vec<String>,
     pub(crate) gpu: Option<String>,
     pub(crate) unusable_regions: u64,
 }
@@ -52,7 +60,7 @@ pub(crate) struct UnitCalls {
 impl UnitCalls {
     /// Builds the calls of all threads from the rows of a unit.
     pub(crate) fn new(rows: UnitRows, names: &RegionNames, part: ReadPart) -> UnitCalls {
-        let UnitRows { mut regions, calls, mut samples, communicators, gpu, unusable } = rows;
+        let UnitRows { mut regions, calls, mut samples, gpu_work, communicators, gpu, unusable } = rows;
         let order = |region: &RegionRow| {
             (region.process, region.thread, region.start, Reverse(region.end), region.id)
         };
@@ -61,34 +69,57 @@ impl UnitCalls {
         let context = ThreadContext { names, calls: &calls, part };
         let mut labels = LabelNumbers::default();
         let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
-        for of_process in regions.chunk_by(|a, b| a.process == b.process) {
-            let Some(process) = of_process.first().map(|region| region.process) else { continue };
-            let from = samples.partition_point(|sample| sample.process < process);
-            let to = samples.partition_point(|sample| sample.process <= process);
-            let found = windowed_calls(of_process, &samples[from..to], context, &mut labels);
-            if !found.timelines.is_empty() {
+        let of_regions = regions.iter().map(|region| region.process);
+        let processes: BTreeSet<i64> =
+            of_regions.chain(gpu_work.rows.iter().map(|row| row.process)).collect();
+        for process in processes {
+            let rows = ProcessRows {
+                regions: of_process(&regions, process, |region| region.process),
+                samples: of_process(&samples, process, |sample| sample.process),
+                gpu_work: of_process(&gpu_work.rows, process, |row| row.process),
+                communicators: unit.communicators.len(),
+            };
+            let found = windowed_calls(rows, context, &mut labels);
+            if found.timelines.iter().any(|timeline| timeline.communicates) {
                 unit.processes.push(ProcessCalls { process, ..found });
             }
         }
+        unit.gpu_work = gpu_work.names;
         unit.labels = labels.into_keys();
         unit
     }
 }
 
+/// The rows of a process, in the order of its threads and of time.
+#[derive(Clone, Copy)]
+struct ProcessRows<'a> {
+    regions: &'a [RegionRow],
+    samples: &'a [SampleRow],
+    gpu_work: &'a [GpuRow],
+    /// Number of communicators of the unit.
+    communicators: usize,
+}
+
+/// Returns the rows of a process, of rows that are sorted by process.
+fn of_process<T>(rows: &[T], process: i64, process_of: impl Fn(&T) -> i64) -> &[T] {
+    let from = rows.partition_point(|row| process_of(row) < process);
+    let to = rows.partition_point(|row| process_of(row) <= process);
+    &rows[from..to]
+}
+
 /// Returns the calls of a process in the window. Those outside of it show which messages in it belong together, and which
 /// steps it cuts.
 fn windowed_calls(
-    regions: &[RegionRow],
-    samples: &[SampleRow],
+    rows: ProcessRows<'_>,
     context: ThreadContext<'_>,
     labels: &mut LabelNumbers,
 ) -> ProcessCalls {
     let Some((from, _)) = context.part.window else {
-        return process_calls(regions, samples, context, labels);
+        return process_calls(rows, context, labels);
     };
     let whole_part = ReadPart { window: None, ..context.part };
-    let mut whole = process_calls(regions, samples, ThreadContext { part: whole_part, ..context }, labels);
-    let mut found = process_calls(regions, samples, context, labels);
+    let mut whole = process_calls(rows, ThreadContext { part: whole_part, ..context }, labels);
+    let mut found = process_calls(rows, context, labels);
     found.earlier_ends = EarlierEnds::find(&mut found.timelines, &whole.timelines, from);
     for part in &mut found.timelines {
         let same = whole.timelines.iter_mut().find(|whole| whole.thread == part.thread);
@@ -99,19 +130,42 @@ fn windowed_calls(
 }
 
 fn process_calls(
-    regions: &[RegionRow],
-    samples: &[SampleRow],
+    rows: ProcessRows<'_>,
     context: ThreadContext<'_>,
     labels: &mut LabelNumbers,
 ) -> ProcessCalls {
+    let ProcessRows { regions, samples, gpu_work, communicators } = rows;
     let requests = || samples.iter().filter(|sample| sample.is_request);
     let calls = || regions.iter().filter_map(|region| context.calls.get(region.call as usize));
-    let mut operations = ProcessOperations::new(requests(), calls());
+    let mut operations = ProcessOperations::new(requests(), calls(), gpu_work);
     let mut timelines = Vec::new();
-    for of_thread in regions.chunk_by(|a, b| a.thread == b.thread) {
+    let mut sweep = |regions: &[RegionRow]| {
         let number = timelines.len() as u32;
-        timelines.extend(sweep_thread(of_thread, number, context, labels, &mut operations));
+        timelines.extend(sweep_thread(regions, number, context, labels, &mut operations));
+    };
+    let launching = launching_threads(regions, context);
+    // Threads that launch GPU work count as one that does so in turn, as in a backward pass. Of calls at the same time, the
+    // first counts.
+    let mut joined: Vec<RegionRow> = Vec::new();
+    for of_thread in regions.chunk_by(|a, b| a.thread == b.thread) {
+        match launching.len() > 1 && of_thread.first().is_some_and(|first| launching.contains(&first.thread))
+        {
+            true => joined.extend_from_slice(of_thread),
+            false => sweep(of_thread),
+        }
     }
+    joined.sort_by_key(|region| (region.start, Reverse(region.end), region.id));
+    sweep(&joined);
+    let launched = LaunchedCollectives::new(regions, context.calls, context.names);
+    let mut gpu_communicators = GpuCommunicators::after(communicators);
+    let streams = StreamContext {
+        labels,
+        operations: &operations,
+        launched,
+        communicators: &mut gpu_communicators,
+        window: context.part.window,
+    };
+    add_streams(gpu_work, &mut timelines, streams);
     operations.begin_persistent(requests(), calls(), context.names, &mut timelines);
     operations.complete(requests(), &mut timelines);
     timelines.iter_mut().for_each(ThreadTimeline::shrink_to_fit);
@@ -131,5 +185,29 @@ fn process_calls(
     };
     let memberships = created().filter_map(membership).collect();
     let earlier_ends = EarlierEnds::default();
-    ProcessCalls { process: 0, timelines, memberships, notes: operations.notes, gaps, earlier_ends }
+    ProcessCalls {
+        process: 0,
+        timelines,
+        memberships,
+        gpu_communicators: gpu_communicators.found,
+        notes: operations.notes,
+        gaps,
+        earlier_ends,
+    }
+}
+
+/// Returns the keys of the threads that launch GPU work or wait for it. None if several threads call MPI: then it is not
+/// known which waits for which.
+fn launching_threads(regions: &[RegionRow], context: ThreadContext<'_>) -> BTreeSet<i64> {
+    let threads = |is_meant: &dyn Fn(FunctionKind) -> bool| -> BTreeSet<i64> {
+        let calls = |region: &&RegionRow| {
+            let call = context.calls.get(region.call as usize).filter(|call| !call.is_marker);
+            call.is_some_and(|call| is_meant(context.names.kind(call.function)))
+        };
+        regions.iter().filter(calls).map(|region| region.thread).collect()
+    };
+    match threads(&FunctionKind::is_of_mpi).len() {
+        0 | 1 => threads(&|kind| matches!(kind, FunctionKind::Gpu(_))),
+        _ => BTreeSet::new(),
+    }
 }

@@ -1,6 +1,8 @@
-//! Reads the regions of a unit, and the events, samples and args of its calls to MPI.
+//! Reads the regions of a unit, the events, samples and args of its calls to MPI, and its work on GPUs.
 
 use crate::call_values::{CallValues, read_value};
+use crate::functions::{FunctionKind, GpuWait};
+use crate::gpu_rows::GpuRows;
 use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
@@ -39,7 +41,7 @@ pub(crate) struct RegionRow {
     pub(crate) is_open: bool,
 }
 
-/// A region that is a call to MPI.
+/// A region that is a call to MPI; in a unit with work on GPUs also one to RCCL, HIP or CUDA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallRow {
     /// Stack id; 0 if it has none.
@@ -68,6 +70,8 @@ pub(crate) struct UnitRows {
     pub(crate) regions: Vec<RegionRow>,
     pub(crate) calls: Vec<CallRow>,
     pub(crate) samples: Vec<SampleRow>,
+    /// Work on GPUs. Empty in a run of one process.
+    pub(crate) gpu_work: GpuRows,
     /// Names of the communicators.
     pub(crate) communicators: Vec<Box<[u8]>>,
     /// Label of the only GPU.
@@ -85,7 +89,7 @@ const EVENT: [&str; 3] = ["category_id", "stack_id", "parent_stack_id"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
 
 impl UnitRows {
-    /// Reads the rows of a unit. A unit without calls to MPI has no rows here.
+    /// Reads the rows of a unit. A unit without calls to MPI and kernels that communicate has no rows here.
     ///
     /// # Errors
     /// If rows cannot be read, or the unit has more of them than can be numbered.
@@ -93,8 +97,12 @@ impl UnitRows {
         let mut rows = UnitRows::default();
         let mut reader =
             EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
+        if run.processes.len() > 1 {
+            rows.gpu_work = GpuRows::read(run, unit)?;
+        }
         rows.read_regions(&mut reader, names)?;
-        if rows.calls.is_empty() {
+        let has_mpi = rows.calls.iter().any(|call| names.kind(call.function).is_of_mpi());
+        if !has_mpi && rows.gpu_work.rows.iter().all(|row| row.collective.is_none()) {
             return Ok(UnitRows::default());
         }
         let unit_names = UnitNames::read(&run.tables, unit)?;
@@ -110,7 +118,21 @@ impl UnitRows {
             rows.read_args(&mut reader, &index)?;
         }
         rows.number_by_name(&reader.communicators.names);
+        rows.leave_out_gpu_calls(names);
         Ok(rows)
+    }
+
+    /// Leaves out the calls to HIP and CUDA that neither launch recorded work nor wait for it: they are ranges.
+    fn leave_out_gpu_calls(&mut self, names: &RegionNames) {
+        let stacks: Vec<i64> = self.gpu_work.rows.iter().map(|row| row.stack).collect();
+        let launching = IdIndex::new(&stacks);
+        for region in &mut self.regions {
+            let Some(call) = self.calls.get(region.call as usize) else { continue };
+            let is_idle = names.kind(call.function) == FunctionKind::Gpu(GpuWait::Nothing);
+            if is_idle && (call.stack == 0 || launching.row(call.stack).is_none()) {
+                region.call = NO_CALL;
+            }
+        }
     }
 
     /// Numbers the communicators by their names. The order in which they were found depends on the form of the run.
@@ -159,7 +181,9 @@ impl UnitRows {
                     call: NO_CALL,
                     is_open: is_open(extdata, i),
                 };
-                if let Some(function) = names.function(name) {
+                let has_gpu_work = !self.gpu_work.rows.is_empty();
+                let is_read = |function: &u16| has_gpu_work || names.kind(*function).is_of_mpi();
+                if let Some(function) = names.function(name).filter(is_read) {
                     region.call = self.calls.len() as u32;
                     let values = CallValues::default();
                     self.calls.push(CallRow { stack: 0, function, is_marker: false, values });

@@ -73,7 +73,8 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
         LabelKey::Between(before, after) => {
             [before, after].into_iter().flatten().all(|function| names.has_function(function))
         }
-        LabelKey::Other => true,
+        LabelKey::GpuWork(name) => (name as usize) < unit.gpu_work.len(),
+        LabelKey::StreamIdle | LabelKey::Other => true,
     };
     if !unit.labels.iter().all(is_known) {
         return Err("a label is not in the database");
@@ -93,6 +94,9 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
                 return Err("a call or its work has no label");
             }
             let operations = &timeline.operations;
+            if timeline.local_dependencies.iter().any(|found| found.awaited_timeline as usize >= timelines) {
+                return Err("a call waits for no timeline of its process");
+            }
             if operations.completions.iter().any(|completion| completion.begun_on as usize >= timelines) {
                 return Err("a completion is of no thread of its process");
             }

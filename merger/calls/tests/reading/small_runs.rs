@@ -17,6 +17,8 @@ fn work(calls: &RunCalls, timeline: usize) -> Vec<Vec<(String, u64)>> {
         CallLabel::Between { before, after } => {
             format!("{}..{}", before.as_deref().unwrap_or(""), after.as_deref().unwrap_or(""))
         }
+        CallLabel::GpuWork(name) => format!("GPU {name}"),
+        CallLabel::StreamIdle => "idle".to_owned(),
         CallLabel::Other => "other".to_owned(),
     };
     let before =
