@@ -1,12 +1,16 @@
 //! The analysis of waiting: which rank the others wait for, through messages and collectives.
 
+use crate::hang::RunHang;
 use crate::why_not::{NO_COMMUNICATORS, limit_reason, missing_ranks};
 use rpd_calls::{MissingCalls, RunCalls};
 use rpd_console::Failure;
 use rpd_graph::{
     CallDependencies, CallGraph, CallTimeline, CollectiveEntry, DelayCosts, DiagnosisLimit, JobDiagnosis,
-    JobEfficiency, JobVerdict, WaitAnalysis,
+    JobEfficiency, JobVerdict, OpenCall, WaitAnalysis,
 };
+
+/// If the last calls of a rank are missing, this share of the run at most may lack them for a verdict.
+const MAX_MISSING_END: f64 = 0.05;
 
 /// The analysed calls of a run.
 #[derive(Debug)]
@@ -21,8 +25,14 @@ pub struct AnalysedRun<'a> {
     pub costs: DelayCosts,
     /// Which ranks are named.
     pub diagnosis: JobDiagnosis,
-    /// How much of the time is work.
+    /// How much of the time of threads is work.
     pub efficiency: JobEfficiency,
+    /// How much of the time of GPUs is work, if the job uses some.
+    pub gpu_efficiency: Option<JobEfficiency>,
+    /// Calls that had not returned when the recording ended.
+    pub open_calls: Vec<OpenCall>,
+    /// Whether the run hung.
+    pub hang: Option<RunHang>,
     /// Whether processes of the run are left out.
     pub leaves_out_ranks: bool,
     /// Why no rank is named. If this is not empty, the diagnosis has no finding.
@@ -51,20 +61,31 @@ impl AnalysisOptions<'_> {
         let found = in_pool(|| CallDependencies::find(&calls.job))
             .map_err(|error| Failure::internal(format!("the calls contradict themselves: {error}")))?;
         let lacks_communicators = lacks_communicators(&calls);
+        let open_calls = calls.job.open_calls();
+        let hang = RunHang::of(&calls.job, &open_calls).filter(|_| self.left_out.is_none());
         if !self.keeps_messages {
             calls.job.forget_messages();
         }
         let calls = &calls;
         let graph = CallGraph::of(&calls.job, found);
         let analysis = in_pool(|| WaitAnalysis::new(&graph));
-        let ((costs, mut diagnosis), efficiency) =
-            rayon::join(|| analysis.diagnose(), || analysis.efficiency());
+        let ((costs, mut diagnosis), (efficiency, gpu_efficiency)) =
+            rayon::join(|| analysis.diagnose(), || (analysis.efficiency(), analysis.gpu_efficiency()));
         let leaves_out_ranks = self.left_out.is_some();
         let reasons = if let Some(reason) = self.left_out {
             // Those that are left out may be the cause of what the others show.
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.findings.clear();
             vec![reason.to_owned()]
+        } else if hang.is_some() {
+            // The time in open calls is not that of communication.
+            diagnosis.verdict = JobVerdict::CannotTell;
+            diagnosis.findings.clear();
+            missing_ranks(calls).chain(["the run hung".to_owned()]).collect()
+        } else if ends_early(calls) {
+            diagnosis.verdict = JobVerdict::CannotTell;
+            diagnosis.findings.clear();
+            missing_ranks(calls).collect()
         } else {
             let missing = missing_ranks(calls).filter(|_| !diagnosis.limits.is_empty());
             missing.chain(limit_reasons(&diagnosis.limits, calls, lacks_communicators)).collect()
@@ -77,10 +98,33 @@ impl AnalysisOptions<'_> {
             costs,
             diagnosis,
             efficiency,
+            gpu_efficiency,
+            open_calls,
+            hang,
             leaves_out_ranks,
             reasons,
         })
     }
+}
+
+/// Returns whether the records of a rank of which the last calls are missing end long before those of others.
+fn ends_early(calls: &RunCalls) -> bool {
+    let unfinished = calls.unavailable.iter().filter_map(|missing| match missing {
+        MissingCalls::UnfinishedRanks(ranks) => Some(ranks),
+        _ => None,
+    });
+    let unfinished: Vec<u32> = unfinished.flatten().copied().collect();
+    let timelines = || calls.job.timelines.iter();
+    // Ends of other nodes may be by clocks that are not comparable; those of most ranks are about equal.
+    let length =
+        timelines().map(|timeline| timeline.end_ns.saturating_sub(timeline.start_ns)).max().unwrap_or(0);
+    let tolerated = (length as f64 * MAX_MISSING_END) as i64;
+    let rank_of = |timeline: &CallTimeline| calls.processes.get(timeline.process as usize)?.rank;
+    let mut unfinished = timelines().filter(|timeline| {
+        !timeline.is_stream && rank_of(timeline).is_some_and(|rank| unfinished.contains(&rank))
+    });
+    unfinished
+        .any(|timeline| length.saturating_sub(timeline.end_ns.saturating_sub(timeline.start_ns)) > tolerated)
 }
 
 /// Returns whether all messages and collectives lack a communicator.

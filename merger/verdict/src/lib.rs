@@ -7,6 +7,7 @@
 mod analysed_run;
 mod cut;
 mod doubts;
+mod hang;
 mod names;
 mod run_verdict;
 mod shown_time;

@@ -22,15 +22,17 @@ pub fn ranks_of(calls: &RunCalls, timelines: &[u32]) -> Vec<u32> {
     ranks.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-/// Returns the rank of a subject that is one thread.
+/// Returns the rank of a subject that is one process: a thread, or streams of its GPUs as well.
 pub fn only_rank_of(calls: &RunCalls, subject: &FindingSubject) -> Option<u32> {
-    match subject {
-        FindingSubject::Timelines(timelines) => match timelines.as_slice() {
-            [timeline] => process_of(calls, *timeline)?.rank,
-            _ => None,
-        },
-        FindingSubject::Node { .. } => None,
-    }
+    let FindingSubject::Timelines(timelines) = subject else { return None };
+    process_of(calls, only_process(calls, timelines)?)?.rank
+}
+
+/// Returns a timeline of a process, if all of these are of one.
+pub(crate) fn only_process(calls: &RunCalls, timelines: &[u32]) -> Option<u32> {
+    let process = |timeline: &u32| calls.job.timelines.get(*timeline as usize).map(|found| found.process);
+    let first = timelines.first()?;
+    timelines.iter().all(|other| process(other) == process(first)).then_some(*first)
 }
 
 /// Returns the hosts of timelines, in the order of their names.
@@ -41,7 +43,13 @@ pub(crate) fn hosts_of(calls: &RunCalls, timelines: &[u32]) -> Vec<String> {
 
 /// Returns the GPUs of timelines.
 pub(crate) fn gpus_of(calls: &RunCalls, timelines: &[u32]) -> Vec<String> {
-    timelines.iter().filter_map(|timeline| process_of(calls, *timeline)?.gpu.clone()).collect()
+    let mut processes: Vec<u32> = timelines
+        .iter()
+        .filter_map(|timeline| Some(calls.job.timelines.get(*timeline as usize)?.process))
+        .collect();
+    let mut seen = BTreeSet::new();
+    processes.retain(|process| seen.insert(*process));
+    processes.iter().filter_map(|process| calls.processes.get(*process as usize)?.gpu.clone()).collect()
 }
 
 /// Names what a finding is about: `rank 13 on gpu001 (GPU 5)`, `node gpu001 (ranks 8-15)`, `ranks 3,7`.
@@ -49,11 +57,11 @@ pub(crate) fn subject_text(found: &AnalysedRun<'_>, subject: &FindingSubject) ->
     let timelines = subject.timelines();
     let ranks = rank_ranges(&ranks_of(found.calls, timelines));
     let hosts = hosts_of(found.calls, timelines);
-    match (subject, timelines) {
+    match (subject, only_process(found.calls, timelines)) {
         (FindingSubject::Node { .. }, _) => {
             format!("node {} (ranks {ranks})", short(hosts.first().map_or("", String::as_str)))
         }
-        (_, [timeline]) => timeline_text(found.calls, *timeline),
+        (_, Some(timeline)) => timeline_text(found.calls, timeline),
         _ => format!("ranks {ranks}"),
     }
 }
@@ -63,15 +71,17 @@ pub(crate) fn timeline_text(calls: &RunCalls, timeline: u32) -> String {
     let Some(process) = process_of(calls, timeline) else { return format!("process {timeline}") };
     let name =
         process.rank.map_or_else(|| "a process without rank".to_owned(), |rank| format!("rank {rank}"));
-    let gpu = process.gpu.as_deref().map_or(String::new(), |gpu| format!(" (GPU {})", short(gpu)));
+    let gpu = process.gpu.as_deref().map_or(String::new(), |gpu| format!(" ({})", short(gpu)));
     format!("{name} on {}{gpu}", short(&process.host))
 }
 
-/// Names what work or a call is counted under: `range "forward"`, `MPI_Recv`, `no range, after MPI_Recv`.
+/// Names what work or a call is counted under: `range "forward"`, `MPI_Recv`, `GPU work "gemm"`, `no range, after MPI_Recv`.
 pub fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
     match label.and_then(|label| calls.labels.get(label as usize)) {
         Some(CallLabel::Range(name)) => format!("range \"{}\"", short(name)),
         Some(CallLabel::Function(name)) => short(name),
+        Some(CallLabel::GpuWork(name)) => format!("GPU work \"{}\"", short(name)),
+        Some(CallLabel::StreamIdle) => "idle GPU stream".to_owned(),
         Some(CallLabel::Between { before, after }) => {
             let place = [("after", before), ("before", after)];
             let place = place.into_iter().filter_map(|(word, name)| Some((word, name.as_deref()?)));

@@ -1,7 +1,8 @@
 //! The verdict on a run: in sentences, and for machines.
 
 use crate::analysed_run::AnalysedRun;
-use crate::names::{gpus_of, hosts_of, label_text, ranks_of, subject_text, timeline_text};
+use crate::hang::{HangCause, RunHang, hang_notes, named_ranks, ranks, stall_text};
+use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
 use crate::shown_time::shown_time;
 use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::grouped;
@@ -10,6 +11,8 @@ use serde_json::{Map, Value as Json, json};
 
 /// Minimum share of the run that a gain must have to be reported.
 const MIN_REPORTED: f64 = 0.01;
+/// Maximum number of lines about a hang.
+const MAX_HANG_LINES: usize = 3;
 /// Maximum number of functions that are named in which ranks waited.
 const MAX_FUNCTIONS: usize = 3;
 
@@ -28,6 +31,11 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let (label, text) = headline(found);
     let headline = format!("{label} {text}");
     let mut lines = vec![(label, text)];
+    if found.hang.is_some() {
+        lines.extend(
+            hang_notes(found, &found.open_calls).into_iter().take(MAX_HANG_LINES).map(|note| ("why", note)),
+        );
+    }
     if let Some(finding) = diagnosis.findings.first() {
         lines.extend(finding_lines(found, finding));
     }
@@ -41,18 +49,26 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         );
         lines.push(("start-up", text));
     }
-    let is_whole = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks;
+    // Calls that did not return would count as communication.
+    let is_whole = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks && found.hang.is_none();
     let efficiency = is_whole.then_some(found.efficiency);
-    lines.extend(time_lines(found, efficiency));
+    let gpu_efficiency = found.gpu_efficiency.filter(|_| is_whole);
+    lines.extend(time_lines(found));
+    lines.extend(efficiency.and_then(efficiency_text).map(|text| ("efficiency", text)));
+    lines.extend(gpu_efficiency.and_then(efficiency_text).map(|text| ("of GPUs", text)));
     let mut json = Map::new();
-    json.insert("verdict".to_owned(), json!(verdict_key(diagnosis.verdict)));
+    let verdict = if found.hang.is_some() { "hang" } else { verdict_key(diagnosis.verdict) };
+    json.insert("verdict".to_owned(), json!(verdict));
     json.insert("headline".to_owned(), json!(headline));
-    let findings: Vec<Json> = diagnosis.findings.iter().map(|finding| finding_json(found, finding)).collect();
+    let hang = found.hang.iter().map(|hang| hang_json(found, hang));
+    let findings: Vec<Json> =
+        hang.chain(diagnosis.findings.iter().map(|finding| finding_json(found, finding))).collect();
     json.insert("findings".to_owned(), json!(findings));
     json.insert("reasons".to_owned(), json!(found.reasons));
     json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
     json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
     json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
+    json.insert("gpu_efficiency".to_owned(), gpu_efficiency.map_or(Json::Null, efficiency_json));
     json.insert("steps".to_owned(), steps_json(found));
     json.insert("messages".to_owned(), messages_json(found));
     VerdictLines { lines, json }
@@ -69,6 +85,9 @@ fn verdict_key(verdict: JobVerdict) -> &'static str {
 }
 
 fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
+    if let Some(hang) = &found.hang {
+        return ("HANG", hang_headline(found, hang));
+    }
     let diagnosis = &found.diagnosis;
     let all = diagnosis.gain_of_all;
     let of_all = format!("{} ({})", with_error(all), percent(share(found, all.ns)));
@@ -100,6 +119,42 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
     }
 }
 
+fn hang_headline(found: &AnalysedRun<'_>, hang: &RunHang) -> String {
+    let stalled = stall_text(hang.stalled_ns);
+    let suspects = named_ranks(&ranks(found.calls, &hang.suspects));
+    match hang.cause {
+        HangCause::Disagreement => format!("{stalled}; {suspects} disagree about a collective"),
+        HangCause::Missing => format!("{stalled}; others wait for {suspects}"),
+        HangCause::Deadlock if hang.suspects.len() == 1 => format!("{stalled}; {suspects} waits for itself"),
+        HangCause::Deadlock => format!("{stalled}; {suspects} wait for one another"),
+        HangCause::Unknown => format!("{stalled}; which ranks are waited for is not known"),
+    }
+}
+
+fn hang_json(found: &AnalysedRun<'_>, hang: &RunHang) -> Json {
+    let of_suspects = |timeline: &u32| {
+        let process = found.calls.job.timelines[*timeline as usize].process;
+        hang.suspects.contains(&process)
+    };
+    let timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).filter(of_suspects).collect();
+    let cause = match hang.cause {
+        HangCause::Disagreement => "disagreement",
+        HangCause::Missing => "missing",
+        HangCause::Deadlock => "deadlock",
+        HangCause::Unknown => "unknown",
+    };
+    json!({
+        "kind": "hang",
+        "cause": cause,
+        "subject": {
+            "ranks": ranks(found.calls, &hang.suspects),
+            "hosts": hosts_of(found.calls, &timelines),
+            "gpus": gpus_of(found.calls, &timelines),
+        },
+        "stalled_ns": hang.stalled_ns,
+    })
+}
+
 /// Continues a sentence about the steps with what happens before them, if that matters more.
 fn start_up_text(found: &AnalysedRun<'_>) -> String {
     let (start_up, in_steps) = (found.diagnosis.gain_of_start_up, found.diagnosis.gain_of_all);
@@ -115,8 +170,8 @@ fn start_up_text(found: &AnalysedRun<'_>) -> String {
 
 fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bool) -> String {
     let subject = subject_text(found, &finding.subject);
-    let is_one =
-        matches!(finding.subject.timelines(), [_]) || matches!(finding.subject, FindingSubject::Node { .. });
+    let is_one = matches!(finding.subject, FindingSubject::Node { .. })
+        || only_process(found.calls, finding.subject.timelines()).is_some();
     let delays = if is_one { "delays" } else { "delay" };
     let length = found.analysis.replayed_ns().saturating_sub(finding.gain.ns);
     let work = label_text(found.calls, finding.label);
@@ -175,25 +230,30 @@ fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static
         percent(finding.share_of_steps)
     );
     let total = finding.cost.total_ns();
-    let reach = format!(
-        "other ranks waited {} in all for it: {} directly ({}), {} by way of ranks that waited themselves",
-        shown_time(total as i64),
-        percent(finding.cost.direct_ns / total.max(1.0)),
-        functions(found, &finding.subject),
-        percent(finding.cost.propagated_ns / total.max(1.0))
-    );
+    let directly = finding.cost.direct_ns / total.max(1.0);
+    let reach = match functions(found, &finding.subject) {
+        functions if functions.is_empty() => format!(
+            "other ranks waited {} in all for it, by way of ranks or GPUs that waited themselves",
+            shown_time(total as i64)
+        ),
+        functions => format!(
+            "other ranks waited {} in all for it: {} directly ({functions}), {} by way of ranks that waited themselves",
+            shown_time(total as i64),
+            percent(directly),
+            percent(finding.cost.propagated_ns / total.max(1.0))
+        ),
+    };
     vec![("where", place), ("reaches", reach), ("cause", "not examined by this version".to_owned())]
 }
 
-/// Names the functions in which others waited directly, with their shares.
+/// Names the functions in which others waited directly, with their shares; empty if there are none.
 fn functions(found: &AnalysedRun<'_>, subject: &FindingSubject) -> String {
     let waits: Vec<(u32, f64)> = waited_in(found, subject);
     let all: f64 = waits.iter().map(|(_, ns)| ns).sum();
     let named = waits.iter().take(MAX_FUNCTIONS).map(|(label, ns)| {
         format!("{} {}", label_text(found.calls, Some(*label)), percent(ns / all.max(1.0)))
     });
-    let named: Vec<String> = named.collect();
-    if named.is_empty() { "in no call".to_owned() } else { named.join(", ") }
+    named.collect::<Vec<String>>().join(", ")
 }
 
 /// Returns the direct waiting for a subject by function, the largest first.
@@ -212,36 +272,40 @@ fn waited_in(found: &AnalysedRun<'_>, subject: &FindingSubject) -> Vec<(u32, f64
     by_function
 }
 
-fn time_lines(found: &AnalysedRun<'_>, efficiency: Option<JobEfficiency>) -> Vec<(&'static str, String)> {
-    if found.calls.job.timelines.is_empty() {
+fn time_lines(found: &AnalysedRun<'_>) -> Vec<(&'static str, String)> {
+    if !found.reasons.is_empty() {
         return Vec::new();
     }
-    let mut sums = [0.0; 4];
-    for timeline in 0..found.calls.job.timelines.len() {
-        let times = found.analysis.timeline_times(timeline);
-        let parts = [times.work_ns, times.waited_ns, times.transfer_ns, times.length_ns];
-        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
+    let lines = [("time", false), ("GPU time", true)];
+    lines.into_iter().filter_map(|(label, is_stream)| Some((label, time_text(found, is_stream)?))).collect()
+}
+
+/// Returns the factors of an efficiency, if all are known.
+fn efficiency_text(efficiency: JobEfficiency) -> Option<String> {
+    let JobEfficiency { parallel, load_balance, serialization, transfer } = efficiency;
+    let (serialization, transfer) = serialization.zip(transfer)?;
+    Some(format!(
+        "{parallel:.2} = load balance {load_balance:.2} x serialization {serialization:.2} x transfer {transfer:.2}"
+    ))
+}
+
+/// Returns how the time of all threads is divided, or that of all streams of GPUs; `None` if there are none.
+fn time_text(found: &AnalysedRun<'_>, is_stream: bool) -> Option<String> {
+    let mut sums = [0.0; 5];
+    for (number, timeline) in found.calls.job.timelines.iter().enumerate() {
+        if timeline.is_stream == is_stream {
+            let times = found.analysis.timeline_times(number);
+            let parts = [times.work_ns, times.waited_ns, times.transfer_ns, times.idle_ns, times.length_ns];
+            sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
+        }
     }
-    let [work, waited, transfer, length] = sums;
-    let part = |ns: f64| percent(ns / length.max(1.0));
-    let mut lines = Vec::new();
-    if found.reasons.is_empty() {
-        let text = format!("work {}, waiting {}, communication {}", part(work), part(waited), part(transfer));
-        lines.push(("time", text));
-    }
-    if let Some(JobEfficiency {
-        parallel,
-        load_balance,
-        serialization: Some(serialization),
-        transfer: Some(transfer),
-    }) = efficiency
-    {
-        let text = format!(
-            "{parallel:.2} = load balance {load_balance:.2} x serialization {serialization:.2} x transfer {transfer:.2}"
-        );
-        lines.push(("efficiency", text));
-    }
-    lines
+    let [work, waited, transfer, idle, length] = sums;
+    let part = |ns: f64| percent(ns / length);
+    let text = || {
+        let idle = if is_stream { format!(", idle {}", part(idle)) } else { String::new() };
+        format!("work {}, waiting {}, communication {}{idle}", part(work), part(waited), part(transfer))
+    };
+    (length > 0.0).then(text)
 }
 
 fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
@@ -287,6 +351,8 @@ fn label_json(found: &AnalysedRun<'_>, label: Option<u32>) -> Json {
     match label.and_then(|label| found.calls.labels.get(label as usize)) {
         Some(CallLabel::Range(name)) => json!({ "kind": "range", "name": name }),
         Some(CallLabel::Function(name)) => json!({ "kind": "call", "name": name }),
+        Some(CallLabel::GpuWork(name)) => json!({ "kind": "gpu_work", "name": name }),
+        Some(CallLabel::StreamIdle) => json!({ "kind": "stream_idle", "name": null }),
         Some(CallLabel::Between { before, after }) => {
             json!({ "kind": "between", "name": null, "before": before, "after": after })
         }

@@ -37,9 +37,11 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit, calls: &RunCalls) -> String {
                 format!("{} ranks call MPI", grouped(processes.into()))
             }
         ),
-        DiagnosisLimit::Unmatched { matched_share } => format!(
-            "only {:.1} % of the messages and collectives match, 95 % are necessary",
-            matched_share * 100.0
+        DiagnosisLimit::Unmatched { what, matched, all } => format!(
+            "only {} of {} {what} ({:.1} %), 95 % are necessary",
+            grouped(matched),
+            grouped(all),
+            matched as f64 / all.max(1) as f64 * 100.0
         ),
         DiagnosisLimit::ReplayOff { share } => format!(
             "the calls explain {:.1} % of the length of the run; ranks wait for something that is not recorded",
@@ -186,8 +188,8 @@ mod tests {
                 "2,000 ranks call MPI in several threads, and which thread waits for which is not recorded",
             ),
             (
-                DiagnosisLimit::Unmatched { matched_share: 0.5 },
-                "only 50.0 % of the messages and collectives match, 95 % are necessary",
+                DiagnosisLimit::Unmatched { what: "collectives match", matched: 1_000, all: 2_000 },
+                "only 1,000 of 2,000 collectives match (50.0 %), 95 % are necessary",
             ),
             (
                 DiagnosisLimit::ReplayOff { share: 0.25 },
