@@ -20,6 +20,8 @@ pub struct RunInputs {
     pub run: RunDatabase,
     /// Whether it is read from inputs that are not merged. Its rows have the ids that a merge would give them.
     pub is_unmerged: bool,
+    /// The first damage of inputs that are not merged.
+    pub damage: Option<String>,
 }
 
 impl RunInputs {
@@ -41,7 +43,7 @@ impl RunInputs {
             FoundInputs::Merged(path) => {
                 let mut run = agree_on_result(comm, RunDatabase::open(&path, ranks))?;
                 run.share_units(comm.rank(), comm.size());
-                return Ok(RunInputs { run, is_unmerged: false });
+                return Ok(RunInputs { run, is_unmerged: false, damage: None });
             }
             FoundInputs::Unmerged { files, unused, place } => ((files, unused), place),
         };
@@ -53,22 +55,23 @@ impl RunInputs {
             true => (comm.size(), None),
             false => (1, Some("other ranks do not see the translated files; set TMPDIR to a shared folder")),
         };
-        let run = loop {
+        let (run, damage) = loop {
             if let Some(reason) = reason.filter(|_| comm.rank() == 0 && !args.quiet) {
                 eprintln!("note: rank 0 reads all inputs: {reason}");
             }
             let unwritten = UnwrittenMerge::of(comm, args, &files, &place, readers, &mut progress)?;
+            let damage = unwritten.damage();
             let run = agree_on_result(comm, RunDatabase::from_source(Box::new(unwritten), ranks))?;
             // Rows that no process claims are one unit, wherever they are.
             let has_unclaimed = run.units.iter().any(|unit| unit.is_unclaimed);
             let has_unclaimed = all_gather_values(comm, &has_unclaimed)?.contains(&true);
             if readers == 1 || !has_unclaimed {
-                break run;
+                break (run, damage);
             }
             (readers, reason) = (1, Some("no process claims some of the rows"));
         };
         progress.finish();
-        Ok(RunInputs { run, is_unmerged: true })
+        Ok(RunInputs { run, is_unmerged: true, damage })
     }
 }
 

@@ -6,13 +6,13 @@ use crate::budget::MemoryBudget;
 use crate::options::{LateChoice, MergeArgs};
 use crate::partial_output::PartialOutput;
 use crate::summary::MergeReport;
-use rpd_calls::{CallFile, ReadOptions, RunCalls};
+use rpd_calls::{CallFile, ReadOptions, RunCalls, has_collective_kernels};
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::wording::grouped;
 use rpd_console::{Failure, Progress};
 use rpd_files::remove_output;
-use rpd_run::RunDatabase;
-use rpd_shard::model::rocpd;
+use rpd_run::{RowUnit, RunDatabase};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::size::Size;
 use rpd_verdict::{AnalysisOptions, RunVerdict};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,12 @@ pub(super) fn analyse(
 ) -> Result<(), Failure> {
     let is_wanted = args.late != LateChoice::Never && report.has_several_processes();
     if report.verdict.is_some() || !is_wanted {
+        return Ok(());
+    }
+    // Without calls to MPI, only kernels of RCCL may show it.
+    let is_of_mpi = agreed.findings.mpi_calls > 0;
+    if !is_of_mpi && broadcast_result(comm, || Ok(lacks_collective_kernels(output.path())))? {
+        report.verdict = Some(RunVerdict::without_calls(&[]));
         return Ok(());
     }
     progress.phase("analyse");
@@ -90,11 +96,16 @@ fn analyse_file(
 fn write_calls(database: &Path, place: &Path, memory: MemoryBudget) -> Result<(), String> {
     let written = without_panic(|| {
         let run = RunDatabase::open(database, None)?;
-        let regions = run.units.iter().map(|unit| unit.ids(rocpd::REGION).count()).max().unwrap_or(0);
+        const TABLES: [TableId; 3] = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
+        let rows = |unit: &RowUnit| {
+            TABLES.iter().fold(0u64, |sum, table| sum.saturating_add(unit.ids(*table).count()))
+        };
+        let regions = run.units.iter().map(rows).max().unwrap_or(0);
         match memory.units_at_once(regions, rayon::current_num_threads()) {
-            0 => {
-                Err(Failure::usage(format!("a rank has {} regions; give it more --memory", grouped(regions))))
-            }
+            0 => Err(Failure::usage(format!(
+                "a rank has {} regions, kernels and copies; give it more --memory",
+                grouped(regions)
+            ))),
             at_once => CallFile::write(place, &run, at_once),
         }
     });
@@ -120,7 +131,11 @@ fn obstacle(args: &MergeArgs, agreed: &JobAgreement) -> Option<String> {
         return Some(format!("{found} without --late always"));
     }
     let regions = agreed.numbering.totals.get(&rocpd::REGION).copied().unwrap_or(0);
-    let needed = args.memory.lacks_for_analysis(calls, regions)?;
+    let of_gpus = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY]
+        .map(|table| agreed.numbering.totals.get(&table).copied().unwrap_or(0));
+    // A kernel or copy takes as much as a call, and so does its launch.
+    let of_gpus = of_gpus.into_iter().fold(0, u64::saturating_add).saturating_mul(2);
+    let needed = args.memory.lacks_for_analysis(calls.saturating_add(of_gpus), regions)?;
     let needed = Size(needed.next_multiple_of(1 << 20));
     Some(format!("{found} without --late always, because that may take {needed} of memory"))
 }
@@ -134,6 +149,11 @@ fn not_analysed(reason: &str, path: &Path, report: &MergeReport) -> RunVerdict {
     };
     // The file at `path` gets the name of the output.
     RunVerdict::not_analysed(&format!("{}; {command}", reason.replace(&partial, &output)))
+}
+
+/// Returns whether the file is known to have no kernels of collectives.
+fn lacks_collective_kernels(path: &Path) -> bool {
+    without_panic(|| has_collective_kernels(&RunDatabase::open(path, None)?)).is_ok_and(|has_some| !has_some)
 }
 
 /// Analyses the calls in the file. Returns the reason if that fails.

@@ -246,7 +246,7 @@ fn first_report(
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }
     if found.mpi_calls == 0 && args.late != LateChoice::Never {
-        report.note_no_calls();
+        report.note_no_calls(found);
     }
     if args.late == LateChoice::Auto {
         report.note_unusable_calls(found, !plan.previous_merges.is_empty());

@@ -4,6 +4,7 @@ use super::MergeReport;
 use crate::agree::findings::JobFindings;
 use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
+use rpd_shard::model::rocpd;
 use rpd_verdict::RunVerdict;
 
 /// Maximum number of ranks that a line names if no single rank is the cause.
@@ -25,9 +26,14 @@ impl MergeReport {
         });
     }
 
-    /// Stores the verdict on a run without calls to MPI, for which nothing is analysed.
-    pub fn note_no_calls(&mut self) {
-        if self.verdict.is_none() && self.has_several_processes() {
+    /// Stores the verdict on a run without calls to MPI and kernels, for which nothing is analysed.
+    pub fn note_no_calls(&mut self, found: &JobFindings) {
+        if self.verdict.is_some() || !self.has_several_processes() {
+            return;
+        }
+        // Kernels of RCCL may show it.
+        let has_kernels = found.rows_read.get(&rocpd::KERNEL_DISPATCH).is_some_and(|rows| *rows > 0);
+        if !has_kernels || !self.missing_ranks.is_empty() {
             self.verdict = Some(RunVerdict::without_calls(&self.missing_ranks));
         }
     }
@@ -40,7 +46,7 @@ impl MergeReport {
         }
         if found.in_threads > 0 {
             self.verdict = Some(RunVerdict::in_threads(found.in_threads));
-        } else if found.collected_calls == 0 && !has_previous_merges {
+        } else if found.mpi_calls > 0 && found.collected_calls == 0 && !has_previous_merges {
             self.verdict = Some(RunVerdict::without_communicators());
         }
     }

@@ -93,6 +93,11 @@ impl UnwrittenMerge {
         Ok(made)
     }
 
+    /// Returns the first damage of the inputs.
+    pub(crate) fn damage(&self) -> Option<String> {
+        self.merge.agreed.findings.warnings.first().cloned()
+    }
+
     fn read_strings(&self, take: &mut TakePieceRows<'_>) -> Result<(), Failure> {
         let Some(table) = Schema::builtin().get(rocpd::STRING) else { return Ok(()) };
         let mut rows = RowsBuilder::new(table);
