@@ -3,6 +3,7 @@
 //! [`CommandLine`] holds the options of a program call, and [`run()`] executes it: it opens the run, makes the report of
 //! a subcommand, and prints it. A subcommand is a room that returns a `report::Report` of tables.
 
+mod anomalies;
 mod blame;
 mod clocks;
 mod collectives;

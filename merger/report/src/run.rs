@@ -1,5 +1,6 @@
 //! Runs a program call to its exit code.
 
+use crate::anomalies::report_anomalies;
 use crate::blame::report_blame;
 use crate::clocks::report_clocks;
 use crate::collectives::report_collectives;
@@ -17,7 +18,7 @@ use crate::ranks::report_ranks;
 use crate::report::Report;
 use crate::steps::report_steps;
 use crate::summary::{SummaryRows, report_summary};
-use crate::what_if::{WhatIfSubject, report_what_if};
+use crate::what_if::report_what_if;
 use rpd_comm::{Comm, agree_on_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
@@ -57,9 +58,11 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     // These make collective calls, and agree on each failure between them.
     let run = ReportRun::open(cli, comm)?;
     let report = make_report(cli, comm, &run)?;
-    let printed = report.filter(|_| is_first).map_or(Ok(()), |report| print(&report, cli.common.format));
+    let printed = report
+        .filter(|_| is_first)
+        .map_or(Ok(()), |report| print(&report, cli.common.format, comm.size() == 1));
     agree_on_result(comm, printed)?;
-    match incomplete(&run).filter(|_| cli.common.strict) {
+    match incomplete(&run).or(run.damage.clone()).filter(|_| cli.common.strict) {
         Some(reason) => {
             let failure = Failure::incomplete(format!("the run is incomplete: {reason}"));
             Err(shared_failure(comm, failure))
@@ -95,10 +98,10 @@ fn make_report(cli: &CommandLine, comm: &dyn Comm, run: &ReportRun) -> Result<Op
         Some(Subject::Blame { rank, .. }) => report_blame(run, comm, *rank, max_rows, explained),
         Some(Subject::Steps { rank, .. }) => report_steps(run, comm, *rank, max_rows),
         Some(Subject::Messages(_)) => report_messages(run, comm, max_rows),
+        Some(Subject::Anomalies(_)) => report_anomalies(run, comm, max_rows),
         Some(Subject::Hang(_)) => report_hang(run, comm, max_rows),
         Some(Subject::WhatIf { rank, node, range, .. }) => {
-            let subject = WhatIfSubject { rank: *rank, node: node.clone(), range: range.clone() };
-            report_what_if(run, comm, &subject, max_rows)
+            report_what_if(run, comm, (*rank, node.as_deref(), range.as_deref()), max_rows)
         }
         Some(Subject::Path(_)) => report_path(run, comm, max_rows),
         Some(Subject::Efficiency(_)) => report_efficiency(run, comm, max_rows),

@@ -16,20 +16,21 @@ const COLUMNS: [(&str, &str); 5] = [
 ];
 
 /// Whose work, and which, would take as long as is typical.
-#[derive(Clone, Debug)]
-pub(crate) struct WhatIfSubject {
-    pub(crate) rank: Option<u32>,
-    pub(crate) node: Option<String>,
-    pub(crate) range: Option<String>,
+#[derive(Clone, Copy, Debug)]
+struct WhatIfSubject<'a> {
+    rank: Option<u32>,
+    node: Option<&'a str>,
+    range: Option<&'a str>,
 }
 
-/// Makes the report.
+/// Makes the report on the work of a rank or node, in a range.
 pub(crate) fn report_what_if(
     run: &ReportRun,
     comm: &dyn Comm,
-    subject: &WhatIfSubject,
+    (rank, node, range): (Option<u32>, Option<&str>, Option<&str>),
     max_rows: usize,
 ) -> Result<Option<Report>, Failure> {
+    let subject = WhatIfSubject { rank, node, range };
     with_analysis(run, comm, ListedParts::default(), |found| {
         if found.calls.job.timelines.is_empty() && subject.is_all() {
             let mut unavailable = missing_reasons(found.calls);
@@ -65,7 +66,7 @@ pub(crate) fn report_what_if(
     })
 }
 
-impl WhatIfSubject {
+impl WhatIfSubject<'_> {
     fn is_all(&self) -> bool {
         self.rank.is_none() && self.node.is_none() && self.range.is_none()
     }

@@ -85,7 +85,9 @@ impl CommandLine {
     /// Returns whether the report needs the first and the last time of the run.
     pub(crate) fn needs_extent(&self) -> bool {
         let explains = matches!(self.explained(), Ok(Some(_)));
-        explains || self.common.window.is_some() || matches!(self.subject, Some(Subject::Steps { .. }))
+        explains
+            || self.common.window.is_some()
+            || matches!(self.subject, Some(Subject::Steps { .. } | Subject::Anomalies(_)))
     }
 
     /// Returns the inputs before and after the subcommand.
@@ -123,6 +125,11 @@ pub(crate) enum Subject {
     ///
     /// Communication is exposed while no other kernel runs. docs/GPU.md has the formulas.
     Gpu(SubjectInputs),
+    /// Single steps, kernels, calls and pieces of work that take much longer than others of their kind
+    ///
+    /// Events of one kind and step are a row. An anomaly has a modified z-score above 6, and exceeds the median by 5 % of a
+    /// step: docs/REPORT.md.
+    Anomalies(SubjectInputs),
     /// What each rank causes: its own work, how long others waited for it, and the gain by typical work
     Blame {
         /// The work of this rank, beside what is typical of all ranks
@@ -204,6 +211,7 @@ impl Subject {
             | Subject::Path(inputs)
             | Subject::Efficiency(inputs)
             | Subject::Ranks(inputs)
+            | Subject::Anomalies(inputs)
             | Subject::Hang(inputs)
             | Subject::Gpu(inputs)
             | Subject::Collectives(inputs)
