@@ -7,10 +7,11 @@ use crate::waiting::{AnalysedRun, ListedParts, label_text, missing_reasons, proc
 use rpd_comm::Comm;
 use rpd_console::Failure;
 
-const RANK_COLUMNS: [(&str, &str); 11] = [
+const RANK_COLUMNS: [(&str, &str); 12] = [
     ("rank", "rank"),
     ("host", "host"),
     ("gpu", "GPU"),
+    ("unit", "on"),
     ("work_ns", "work"),
     ("waited_ns", "waits"),
     ("communication_ns", "communicates"),
@@ -21,8 +22,9 @@ const RANK_COLUMNS: [(&str, &str); 11] = [
     ("largest_cause", "most by"),
 ];
 
-const LABEL_COLUMNS: [(&str, &str); 5] = [
+const LABEL_COLUMNS: [(&str, &str); 6] = [
     ("label", "work"),
+    ("unit", "on"),
     ("step_ns", "a step"),
     ("typical_step_ns", "typical"),
     ("caused_direct_ns", "others wait"),
@@ -60,7 +62,7 @@ pub(crate) fn report_blame(
         let mut tables = vec![table];
         if let Some(max_listed) = explained {
             let causes = match rank {
-                Some(rank) => vec![timeline_of_rank(found, rank)?],
+                Some(rank) => timelines_of_rank(found, rank)?,
                 None => first_causes(found),
             };
             let evidence = wait_evidence(run, found, &causes, max_listed)?;
@@ -73,7 +75,7 @@ pub(crate) fn report_blame(
 }
 
 fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
-    let mut table = ReportTable::new("blame", &RANK_COLUMNS);
+    let mut table = ReportTable::new("blame", &with_unit(found, RANK_COLUMNS));
     let gains = found.analysis.largest_gains(&found.costs);
     for timeline in by_cost(found) {
         let times = found.analysis.timeline_times(timeline as usize);
@@ -86,6 +88,7 @@ fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
             Cell::known(process.and_then(|process| process.rank), |rank| Cell::Count(rank.into())),
             Cell::known(process, |process| Cell::Text(process.host.clone())),
             Cell::known(process.and_then(|process| process.gpu.clone()), Cell::Text),
+            unit_cell(found, timeline),
             time(times.work_ns),
             time(times.waited_ns),
             time(times.transfer_ns),
@@ -116,26 +119,64 @@ fn first_causes(found: &AnalysedRun<'_>) -> Vec<u32> {
     }
 }
 
-/// Returns the thread of a rank.
+/// Returns columns of which the unit is only for machines, if there are no streams.
+fn with_unit<const N: usize>(
+    found: &AnalysedRun<'_>,
+    mut columns: [(&'static str, &'static str); N],
+) -> [(&'static str, &'static str); N] {
+    let has_streams = found.calls.job.timelines.iter().any(|timeline| timeline.is_stream);
+    for (key, title) in &mut columns {
+        if *key == "unit" && !has_streams {
+            *title = "";
+        }
+    }
+    columns
+}
+
+/// Returns on what a timeline runs.
+fn unit_cell(found: &AnalysedRun<'_>, timeline: u32) -> Cell {
+    let is_stream = found.calls.job.timelines.get(timeline as usize).is_some_and(|found| found.is_stream);
+    Cell::Text(if is_stream { "GPU" } else { "CPU" }.to_owned())
+}
+
+/// Returns the thread of a rank; its first stream, if nothing is recorded of its threads.
 ///
 /// # Errors
 /// If no calls of the rank were recorded.
 pub(crate) fn timeline_of_rank(found: &AnalysedRun<'_>, rank: u32) -> Result<u32, Failure> {
+    // Threads come before streams.
+    Ok(timelines_of_rank(found, rank)?[0])
+}
+
+/// Returns the threads of a rank and the streams of its GPUs, at least one.
+///
+/// # Errors
+/// If no calls of the rank were recorded.
+fn timelines_of_rank(found: &AnalysedRun<'_>, rank: u32) -> Result<Vec<u32>, Failure> {
     let is_of_rank =
         |timeline: &u32| process_of(found.calls, *timeline).and_then(|process| process.rank) == Some(rank);
-    let timeline = (0..found.calls.job.timelines.len() as u32).find(is_of_rank);
-    timeline.ok_or_else(|| Failure::usage(format!("no calls of rank {rank} were recorded; check --rank")))
+    let timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).filter(is_of_rank).collect();
+    match timelines.is_empty() {
+        true => Err(Failure::usage(format!("no calls of rank {rank} were recorded; check --rank"))),
+        false => Ok(timelines),
+    }
 }
 
 fn label_table(found: &AnalysedRun<'_>, rank: u32, max_rows: usize) -> Result<ReportTable, Failure> {
-    let timeline = timeline_of_rank(found, rank)?;
-    let mut table = ReportTable::new("blame", &LABEL_COLUMNS);
-    for work in found.analysis.step_work(timeline) {
+    let of_timeline = |timeline: u32| {
+        let work = found.analysis.step_work(timeline).into_iter();
+        work.map(move |work| (timeline, work))
+    };
+    let mut work: Vec<_> = timelines_of_rank(found, rank)?.into_iter().flat_map(of_timeline).collect();
+    work.sort_by(|(_, one), (_, other)| other.excess_ns().total_cmp(&one.excess_ns()));
+    let mut table = ReportTable::new("blame", &with_unit(found, LABEL_COLUMNS));
+    for (timeline, work) in work {
         let costs = found.costs.by_label.get(timeline as usize).into_iter().flatten();
         let cost =
             costs.filter(|cost| cost.label == work.label).map(|cost| cost.cost).next().unwrap_or_default();
         let row = vec![
             Cell::Text(label_text(found.calls, work.label)),
+            unit_cell(found, timeline),
             Cell::Nanoseconds(work.step_ns as i64),
             Cell::Nanoseconds(work.typical_ns as i64),
             Cell::Nanoseconds(cost.direct_ns as i64),

@@ -1,6 +1,6 @@
 //! Alignment of the clocks: `rpd-report clocks`. The merge stored its results in the database.
 
-use crate::input::ReportRun;
+use crate::input::{ReportRun, clock_error_bound};
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use rpd_verdict::{short, shown_time};
 use serde_json::Value as Json;
@@ -32,7 +32,7 @@ const REASONS: [(&str, &str); 3] = [
 
 /// Makes the report.
 pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
-    let domains = clock_domains(run);
+    let domains = run.clock_domains();
     let mut table = ReportTable::new("clocks", &COLUMNS);
     let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no rows")];
     if domains.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
             ns("offset_ns"),
             Cell::known(domain["drift_ppm"].as_f64(), Cell::Ppm),
             Cell::known(domain["drift_bar_ppm"].as_f64(), Cell::Ppm),
-            Cell::known(error_bound(domain), Cell::Nanoseconds),
+            Cell::known(clock_error_bound(domain), Cell::Nanoseconds),
             ns("hard_ns"),
             count("steps"),
             count("contradictions"),
@@ -74,14 +74,6 @@ pub(crate) fn report_clocks(run: &ReportRun, max_rows: usize) -> Report {
         unavailable,
         screen: None,
     }
-}
-
-fn clock_domains(run: &ReportRun) -> Vec<Json> {
-    serde_json::from_str(run.database.tables.tag("rpd.clock.domains")).unwrap_or_default()
-}
-
-fn error_bound(domain: &Json) -> Option<i64> {
-    domain["bar_ns"].as_i64()
 }
 
 fn number(of: &Json, key: &str) -> Cell {
@@ -119,9 +111,9 @@ impl ClockBounds {
         let bound = |domain: &Json| ClockBound {
             ranks: ranks(&domain["ranks"]),
             hosts: texts(&domain["hosts"]),
-            error_bound: error_bound(domain),
+            error_bound: clock_error_bound(domain),
         };
-        ClockBounds { domains: clock_domains(run).iter().map(bound).collect() }
+        ClockBounds { domains: run.clock_domains().iter().map(bound).collect() }
     }
 
     /// Returns the largest error bound, ns. `None` if that of a clock is not known.

@@ -137,8 +137,11 @@ impl Finding {
 
     fn describe(&self) -> String {
         let Finding { finding, count, table, ranks, reason, .. } = self;
+        if !ranks.is_empty() && !table.is_empty() {
+            return format!("{finding} of ranks {} ({reason})", rank_ranges(ranks));
+        }
         if !ranks.is_empty() {
-            return format!("{finding} {} ({reason})", rank_ranges(ranks));
+            return format!("{finding}: {} ({reason})", rank_ranges(ranks));
         }
         let count = count.map_or("an unknown number of".to_owned(), |count| count.to_string());
         let of = if table.is_empty() { String::new() } else { format!(" of {table}") };

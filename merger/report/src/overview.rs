@@ -100,9 +100,14 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
             ("what is missing", "integrity".to_owned()),
         ],
     };
-    if found.calls.job.timelines.iter().any(|timeline| timeline.is_open) {
+    if found.calls.job.timelines.iter().any(|timeline| timeline.is_stream) {
         commands.truncate(MAX_NEXT - 1);
-        commands.push(("calls that did not return", "hang".to_owned()));
+        commands.push(("GPUs", "gpu".to_owned()));
+    }
+    if !found.open_calls.is_empty() {
+        commands.truncate(MAX_NEXT - 1);
+        let place = if found.hang.is_some() { 0 } else { commands.len() };
+        commands.insert(place, ("calls that did not return", "hang".to_owned()));
     }
     let inputs = input_words(&run.inputs);
     let next = commands.into_iter().map(|(purpose, command)| NextCommand {

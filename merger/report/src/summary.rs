@@ -77,7 +77,7 @@ pub(crate) fn report_summary(
     let mut unavailable = table.unknown_values(&REASONS);
     unavailable.extend(rows.left_out("summary"));
     if is_empty {
-        unavailable.push(Unavailable::new("summary", "the selected part of the run has no rows with times"));
+        unavailable.push(Unavailable::new("summary", "no rows with times are in this part of the run"));
     }
     let run = run.head_with(span);
     Ok(Report { subject: "summary", run, tables: vec![table], notes, unavailable, screen: None })

@@ -61,7 +61,7 @@ pub(crate) fn report_collectives(
         missing.how_to_record = Some("rpd-collect");
     }
     if lines.is_empty() {
-        let reason = "the selected part of the run has no calls of collectives";
+        let reason = "no calls of collectives are in this part of the run";
         unavailable.push(Unavailable::new("collectives", reason));
     }
     if calls.has_unnamed_functions {

@@ -1,5 +1,6 @@
 //! Classes of kernels, by their names.
 
+use rpd_calls::COMMUNICATING;
 use serde::{Deserialize, Serialize};
 
 /// Purpose of a kernel.
@@ -19,7 +20,7 @@ pub(super) enum KernelClass {
 /// Words in the names of the kernels of each class, in lower case. The first class with a word in the name is that of the
 /// kernel. docs/GPU.md lists them.
 const WORDS: [(KernelClass, &[&str]); 8] = [
-    (KernelClass::Communication, &["nccl", "rccl", "cross_device_reduce"]),
+    (KernelClass::Communication, &COMMUNICATING),
     (KernelClass::Memory, &["memcpy", "memset", "copybuffer", "fillbuffer"]),
     (KernelClass::Attention, &["attention", "attn", "fmha", "flash"]),
     (KernelClass::Convolution, &["conv", "winograd", "miopen"]),

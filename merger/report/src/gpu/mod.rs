@@ -15,8 +15,10 @@ use collective_kernels::{CollectiveKernel, collective_table};
 use kernel_class::KernelClass;
 use rpd_comm::Comm;
 use rpd_console::Failure;
+use rpd_console::wording::{counted, grouped};
 use rpd_run::{RowUnit, UnitNames};
 use rpd_shard::model::rocpd;
+use rpd_verdict::shown_time;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -99,7 +101,7 @@ pub(crate) fn report_gpu(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> R
     unavailable.extend(collectives.unknown_values(&collective_kernels::REASONS));
     unavailable.extend(rows.left_out("gpu"));
     if table.rows.is_empty() {
-        let reason = "the selected part of the run has no kernels and copies";
+        let reason = "no kernels and copies are in this part of the run";
         unavailable.push(Unavailable::new("gpu", reason).recorded_by(Some("rpd-collect --backend")));
     }
     let run = run.head_with(span);
@@ -164,14 +166,22 @@ impl UsedGpu {
     fn lack_of_launches(&self) -> Option<String> {
         let times = &self.times;
         let share = times.idle.late_launch as f64 / times.length().max(1) as f64;
-        let is_short = times.launches.short_kernels * 2 > times.kernels;
+        let total: i128 = times.classes.values().map(|class| class.total).sum();
+        let in_classes: u64 = times.classes.values().map(|class| class.kernels).sum();
+        let mean = i64::try_from(total / i128::from(in_classes.max(1))).unwrap_or(i64::MAX);
+        let distance = times.length() / i64::try_from(times.kernels).unwrap_or(i64::MAX).max(1);
+        let short = times.launches.short_kernels;
         (share >= MIN_LATE_SHARE && times.kernels > 0).then(|| {
-            let short =
-                if is_short { "; most of its kernels take less time than their launches" } else { "" };
-            let (process, label) = (&self.process, &self.label);
+            let rank = self.rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+            let (host, label) = (&self.host, &self.label);
             format!(
-                "{label} of {process} is idle for {:.0} % of its time until work is launched{short}",
-                share * 100.0
+                "{label}{rank} on {host} is idle for {:.0} % of its time until work is launched: its {} take {} on \
+                 average, one every {}; {} of them take less time than their launches",
+                share * 100.0,
+                counted(times.kernels, "kernel"),
+                shown_time(mean),
+                shown_time(distance),
+                grouped(short)
             )
         })
     }

@@ -14,6 +14,7 @@ use rpd_merge::{MergeArgs, RunInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
 use rpd_verdict::shown_time;
 use selection_words::selection_words;
+use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use temporary_folder::TemporaryFolder;
@@ -29,6 +30,8 @@ pub(crate) struct ReportRun {
     pub(crate) selection_words: Option<String>,
     /// Whether the run is read from inputs that are not merged.
     pub(crate) is_unmerged: bool,
+    /// The first damage of inputs that are not merged. The rows that it lost are in the ledger of the run.
+    pub(crate) damage: Option<String>,
     /// First and last time of all rows, ns in job time, if the report needs it.
     pub(crate) extent: Option<(i64, i64)>,
     /// Whether only errors are printed on stderr.
@@ -57,7 +60,7 @@ impl ReportRun {
             _ => failure,
         })?;
         let extent = if cli.needs_extent() { opened.extent(comm)? } else { None };
-        let RunInputs { run: database, is_unmerged } = opened;
+        let RunInputs { run: database, is_unmerged, damage } = opened;
         let selection = agree_on_result(comm, select(&database, extent, common))?;
         let selection_words = selection_words(common);
         Ok(ReportRun {
@@ -66,6 +69,7 @@ impl ReportRun {
             inputs,
             selection_words,
             is_unmerged,
+            damage,
             extent,
             is_quiet: common.quiet,
             _folder: folder,
@@ -93,14 +97,27 @@ impl ReportRun {
             || processes.iter().enumerate().filter(|(place, _)| self.selection.contains(*place as u32));
         let ranks: BTreeSet<u32> = selected().filter_map(|(_, process)| process.info.rank).collect();
         let nodes: BTreeSet<&str> = selected().map(|(_, process)| process.info.host.as_str()).collect();
+        let domains = self.clock_domains();
+        let has_bound = |domain: &Json| clock_error_bound(domain).is_some();
         RunHead {
             id: self.database.run_id().to_owned(),
             ranks: ranks.len() as u64,
             nodes: nodes.len() as u64,
             processes: selected().count() as u64,
             span: None,
+            has_comparable_clocks: domains.len() < 2 || domains.iter().all(has_bound),
         }
     }
+
+    /// Returns what the merge stored of the clocks: of those of each node, a JSON object.
+    pub(crate) fn clock_domains(&self) -> Vec<Json> {
+        serde_json::from_str(self.database.tables.tag("rpd.clock.domains")).unwrap_or_default()
+    }
+}
+
+/// Returns the error bound of the clocks of a node, ns. `None` if the merge did not compare them with others.
+pub(crate) fn clock_error_bound(domain: &Json) -> Option<i64> {
+    domain["bar_ns"].as_i64()
 }
 
 fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) -> Result<Selection, Failure> {

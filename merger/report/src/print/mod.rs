@@ -15,9 +15,11 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use text::{TableStyle, report_text};
 
 /// Prints the report on stdout. What a CSV table cannot hold is printed on stderr.
-pub(crate) fn print(report: &Report, format: OutputFormat) -> Result<(), Failure> {
+///
+/// Text is coloured on a terminal, unless several ranks report: mpirun gives rank 0 a terminal wherever it prints itself.
+pub(crate) fn print(report: &Report, format: OutputFormat, is_alone: bool) -> Result<(), Failure> {
     let text = match format {
-        OutputFormat::Text if is_coloured() => report_text(report, TableStyle::Coloured),
+        OutputFormat::Text if is_alone && is_coloured() => report_text(report, TableStyle::Coloured),
         OutputFormat::Text => report_text(report, TableStyle::Plain),
         OutputFormat::Md => report_text(report, TableStyle::Markdown),
         OutputFormat::Json => json_object(report)?,

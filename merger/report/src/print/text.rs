@@ -59,7 +59,8 @@ fn gap(style: TableStyle) -> &'static str {
 
 fn head_line(run: &RunHead) -> String {
     let length = run.span.map(|(first, last)| Cell::Nanoseconds(last.saturating_sub(first)).shown());
-    let length = length.map_or(String::new(), |length| format!(", {length}"));
+    let doubt = if run.has_comparable_clocks { "" } else { " by clocks of nodes that were not compared" };
+    let length = length.map_or(String::new(), |length| format!(", {length}{doubt}"));
     let processes = counted(run.processes, "process");
     let whose = match run.ranks {
         0 => processes,
@@ -138,8 +139,14 @@ mod tests {
         for name in names {
             table.push_up_to(2, vec![Cell::Text(name), Cell::Nanoseconds(1_500), Cell::Flag(true)]);
         }
-        let run =
-            RunHead { id: "7\x07".to_owned(), ranks: 2, nodes: 1, processes: 2, span: Some((5, 2_005)) };
+        let run = RunHead {
+            id: "7\x07".to_owned(),
+            ranks: 2,
+            nodes: 1,
+            processes: 2,
+            span: Some((5, 2_005)),
+            has_comparable_clocks: true,
+        };
         let unavailable = vec![Unavailable::new("t", "no\nreason")];
         Report {
             subject: "t",

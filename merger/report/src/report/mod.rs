@@ -58,6 +58,8 @@ pub(crate) struct RunHead {
     pub(crate) processes: u64,
     /// First and last time of the reported rows, ns in job time; `None` if no row was read.
     pub(crate) span: Option<(i64, i64)>,
+    /// Whether the clocks of all nodes were compared, so that their times can be.
+    pub(crate) has_comparable_clocks: bool,
 }
 
 /// What the report cannot answer.

@@ -38,7 +38,10 @@ pub(crate) fn report_steps(
         let selected: Vec<u32> = match rank {
             Some(rank) => vec![timeline_of_rank(found, rank)?],
             None => (0..found.calls.job.timelines.len() as u32)
-                .filter(|timeline| is_selected(run, found, *timeline))
+                .filter(|timeline| {
+                    !found.calls.job.timelines[*timeline as usize].is_stream
+                        && is_selected(run, found, *timeline)
+                })
                 .collect(),
         };
         let in_row = steps_in_row(found.calls.job.timelines.len(), found.calls.job.steps);
@@ -82,7 +85,7 @@ pub(crate) fn steps_text(found: &AnalysedRun<'_>) -> String {
         return "none found; mark them with ranges, or name ranges of the run with --step NAME".to_owned();
     };
     let count = counted(steps.count.into(), "step");
-    let length = shown_time(found.analysis.replayed_ns() / i64::from(steps.count.max(1)));
+    let length = shown_time(mean_length_ns(found, steps.count));
     match steps.kind {
         StepKind::Marker => {
             format!("{count} of {length} on average, marked by range \"{}\"", short(&steps.name))
@@ -95,6 +98,22 @@ pub(crate) fn steps_text(found: &AnalysedRun<'_>) -> String {
             format!("none found; {} of {length} are compared instead", counted(steps.count.into(), "window"))
         }
     }
+}
+
+/// Returns the mean length of a step of a thread, ns.
+fn mean_length_ns(found: &AnalysedRun<'_>, steps: u32) -> i64 {
+    let timelines = &found.calls.job.timelines;
+    // A job of which only kernels are recorded has no threads.
+    let has_threads = timelines.iter().any(|timeline| !timeline.is_stream);
+    let threads = timelines.iter().enumerate().filter(|(_, timeline)| {
+        let is_compared = !has_threads || !timeline.is_stream;
+        is_compared && !timeline.first_call_of_step.is_empty()
+    });
+    let lengths: Vec<u128> = threads
+        .map(|(thread, _)| u128::from(found.analysis.times_in_steps(thread, 0..steps).length_ns))
+        .collect();
+    let count = lengths.len() as u128 * u128::from(steps);
+    i64::try_from(lengths.iter().sum::<u128>() / count.max(1)).unwrap_or(i64::MAX)
 }
 
 fn is_selected(run: &ReportRun, found: &AnalysedRun<'_>, timeline: u32) -> bool {

@@ -93,9 +93,9 @@ fn add(sums: &mut TimelineTimes, times: TimelineTimes) {
 }
 
 fn typical_times(analysis: &WaitAnalysis<'_>, job: &JobCalls, steps: Range<u32>) -> TypicalTimes {
-    let timelines = 0..job.timelines.len();
+    let threads = (0..job.timelines.len()).filter(|timeline| !job.timelines[*timeline].is_stream);
     let times: Vec<TimelineTimes> =
-        timelines.map(|timeline| analysis.times_in_steps(timeline, steps.clone())).collect();
+        threads.map(|timeline| analysis.times_in_steps(timeline, steps.clone())).collect();
     let of = |ns: fn(&TimelineTimes) -> u64| median(times.iter().map(ns).collect());
     TypicalTimes {
         length_ns: of(|times| times.length_ns),

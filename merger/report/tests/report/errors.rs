@@ -67,7 +67,7 @@ fn an_incomplete_run_ends_with_3_after_its_report() {
     let output = call(&["integrity", "--strict"], &database);
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(3), "{errors}");
-    assert!(text.contains("missing ranks") && errors.contains("missing ranks 0"), "{text}{errors}");
+    assert!(text.contains("missing ranks") && errors.contains("missing ranks: 0"), "{text}{errors}");
     assert!(call(&["integrity"], &database).status.success());
     let (_folder, whole) = merged();
     let output = call(&["integrity", "--strict"], &whole);

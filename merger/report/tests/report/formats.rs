@@ -8,7 +8,7 @@ use std::process::Stdio;
 /// Keys of the overview that hold no rows of a table.
 const NO_TABLES: [&str; 4] = ["unavailable", "notes", "findings", "reasons"];
 
-const SUBCOMMANDS: [&[&str]; 16] = [
+const SUBCOMMANDS: [&[&str]; 17] = [
     &[],
     &["summary"],
     &["summary", "--by-rank"],
@@ -16,6 +16,7 @@ const SUBCOMMANDS: [&[&str]; 16] = [
     &["ranks"],
     &["collectives"],
     &["gpu"],
+    &["anomalies"],
     &["hang"],
     &["blame"],
     &["steps"],

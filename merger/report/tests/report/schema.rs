@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 /// Keywords that are checked, and those that mean nothing for an object's validity.
-const KEYWORDS: [&str; 15] = [
+const KEYWORDS: [&str; 16] = [
     "$schema",
     "$id",
     "$defs",
@@ -17,6 +17,7 @@ const KEYWORDS: [&str; 15] = [
     "properties",
     "additionalProperties",
     "items",
+    "anyOf",
     "minimum",
     "maximum",
 ];
@@ -48,6 +49,11 @@ fn check(root: &Json, schema: &Json, value: &Json, at: &str, found: &mut Vec<Str
                 Json::Array(types) => types.iter().any(|name| is_type(value, name.as_str().unwrap())),
                 name => is_type(value, name.as_str().unwrap()),
             },
+            "anyOf" => rule.as_array().unwrap().iter().any(|branch| {
+                let mut in_branch = Vec::new();
+                check(root, branch, value, at, &mut in_branch);
+                in_branch.is_empty()
+            }),
             "const" => value == rule,
             "enum" => rule.as_array().unwrap().contains(value),
             "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
