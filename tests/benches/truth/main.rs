@@ -64,8 +64,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let path = arguments.results.clone().unwrap_or_else(|| repository().join("target/bench-truth.jsonl"));
     let mut results = ResultsFile::open(&path)?;
     let end = Instant::now() + Duration::from_secs(60 * arguments.minutes);
-    let kinds: Vec<ScenarioKind> = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean()).collect();
     let source = if arguments.shards { AnswerSource::Shards } else { AnswerSource::Calls };
+    let of_gpus = ScenarioKind::GPU.into_iter().filter(|_| arguments.shards);
+    let kinds: Vec<ScenarioKind> =
+        ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean()).chain(of_gpus).collect();
     let treatments: &[RecordTreatment] = match source {
         AnswerSource::Calls => &RecordTreatment::ALL,
         // The clocks of shards are wrong in any case.
@@ -77,7 +79,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         for kind in &kinds {
             for treatment in treatments {
                 let key = AnswerKey::new(source, *kind, *treatment, seed);
-                if !key.scenario.contains(&arguments.only) || results.has(&key) {
+                let drops_none =
+                    matches!(kind, ScenarioKind::Gpu(_)) && *treatment == RecordTreatment::DroppedCalls;
+                if !key.scenario.contains(&arguments.only) || results.has(&key) || drops_none {
                     continue;
                 }
                 if Instant::now() >= end {

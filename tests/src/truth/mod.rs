@@ -14,6 +14,7 @@ mod call_recorder;
 mod clock_errors;
 mod collectives;
 mod conditions;
+mod gpu_recorder;
 mod mailbox;
 mod operation;
 mod program;
@@ -41,7 +42,7 @@ pub use recorder::{
 };
 pub use run_shards::write_scenario;
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
-pub use scenario_kind::{CLEAN_NOISE, CleanProgram, ScenarioKind};
+pub use scenario_kind::{CLEAN_NOISE, CleanProgram, GpuFault, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};
 pub use stated_answer::{StatedAnswer, StatedFinding};
 pub use tally::{AnswerTally, wilson_interval};

@@ -47,6 +47,8 @@ impl ModelCommunicator {
 pub struct Program {
     /// Number of ranks.
     pub ranks: u32,
+    /// How many of these are no processes, but the GPUs of the others in their order.
+    pub gpus: u32,
     /// Ranks of a node.
     pub ranks_per_node: u32,
     /// Communicators, `MPI_COMM_WORLD` first.
@@ -70,6 +72,7 @@ impl Program {
     ) -> Program {
         Program {
             ranks,
+            gpus: 0,
             ranks_per_node: 2,
             communicators: vec![ModelCommunicator::world(ranks)],
             steps,
@@ -84,13 +87,23 @@ impl Program {
         Program { start: Box::new(lists), ..Program::of_steps(ranks, 0, |_, _, _| {}) }
     }
 
+    /// Returns the number of processes.
+    pub fn processes(&self) -> u32 {
+        self.ranks - self.gpus
+    }
+
+    /// Returns the process to which a GPU belongs; `None` for a process.
+    pub fn process_of_gpu(&self, rank: u32) -> Option<u32> {
+        rank.checked_sub(self.processes())
+    }
+
     /// Returns the node of a rank.
     pub fn node_of(&self, rank: u32) -> u32 {
-        rank / self.ranks_per_node.max(1)
+        self.process_of_gpu(rank).unwrap_or(rank) / self.ranks_per_node.max(1)
     }
 
     /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
-        self.ranks.div_ceil(self.ranks_per_node.max(1))
+        self.processes().div_ceil(self.ranks_per_node.max(1))
     }
 }

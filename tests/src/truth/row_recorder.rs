@@ -53,22 +53,27 @@ struct BegunCall {
 }
 
 impl RankRows {
-    fn new_stack(&mut self) -> i64 {
+    pub(super) fn new_stack(&mut self) -> i64 {
         self.stacks += 1;
         self.stacks
     }
 
-    fn parent(&self) -> i64 {
+    pub(super) fn parent(&self) -> i64 {
         self.step.map_or(0, |(_, stack)| stack)
     }
 
-    fn end_step(&mut self, at_ns: i64) {
+    pub(super) fn begin_step(&mut self, at_ns: i64) {
+        let stack = self.new_stack();
+        self.step = Some((at_ns, stack));
+    }
+
+    pub(super) fn end_step(&mut self, at_ns: i64) {
         if let Some((start_ns, stack)) = self.step.take() {
             self.add_range("step", (start_ns, at_ns), stack, 0);
         }
     }
 
-    fn add_range(&mut self, name: &str, (start_ns, end_ns): (i64, i64), stack: i64, parent: i64) {
+    pub(super) fn add_range(&mut self, name: &str, (start_ns, end_ns): (i64, i64), stack: i64, parent: i64) {
         let (table, name) = (native::RANGE, name.to_owned());
         self.rows.push(RecordedRow { table, start_ns, end_ns, name, stack, parent, values: Vec::new() });
     }
@@ -308,8 +313,7 @@ impl RunRecorder for RowRecorder<'_> {
     fn step_begins(&mut self, rank: u32, _: u32, at_ns: i64) {
         let state = &mut self.ranks[rank as usize];
         state.end_step(at_ns);
-        let stack = state.new_stack();
-        state.step = Some((at_ns, stack));
+        state.begin_step(at_ns);
     }
 
     fn steps_end(&mut self, rank: u32, at_ns: i64) {

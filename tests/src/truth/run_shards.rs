@@ -1,11 +1,13 @@
 use super::call_recorder::DroppedCalls;
 use super::conditions::PlantedExcess;
+use super::gpu_recorder::GpuRecorder;
 use super::row_recorder::{ColumnValue, RankRows, RecordedRow, RowRecorder};
 use super::scenario::Scenario;
 use crate::synthetic::{ObservedClocks, RUN_START, Run, SyntheticRun, process_record, run_identity};
 use rpd_shard::model::{Schema, TableId, Value, native, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_shard::{ShardWriter, WriteError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,16 +25,27 @@ const EVENTS_IN_20_MS: i64 = 50;
 /// # Errors
 /// If a file cannot be written.
 pub fn write_scenario(scenario: &Scenario, dropped: &[DroppedCalls], folder: &Path) -> io::Result<PathBuf> {
-    let mut recorder = RowRecorder::new(&scenario.program, dropped);
-    let durations = scenario.run(PlantedExcess::All, &mut recorder);
-    let run = plan(scenario, durations.length_ns);
+    let (length_ns, ranks) = recorded_rows(scenario, dropped);
+    let run = plan(scenario, length_ns);
     let folder = folder.join(&run.run_id);
     fs::create_dir_all(&folder)?;
-    for (rank, rows) in (0u32..).zip(&recorder.ranks) {
+    for (rank, rows) in (0u32..).zip(&ranks) {
         let shard = shard(&run, rank, rows).map_err(io::Error::other)?;
         fs::write(folder.join(format!("rank-{rank:05}.rpdshard")), shard)?;
     }
     Ok(folder)
+}
+
+/// Runs a scenario. Returns its length, ns, and the rows of each process.
+fn recorded_rows(scenario: &Scenario, dropped: &[DroppedCalls]) -> (i64, Vec<RankRows>) {
+    if scenario.program.gpus > 0 {
+        let mut recorder = GpuRecorder::new(&scenario.program, scenario.size.seed.is_multiple_of(2));
+        let durations = scenario.run(PlantedExcess::All, &mut recorder);
+        return (durations.length_ns, recorder.processes);
+    }
+    let mut recorder = RowRecorder::new(&scenario.program, dropped);
+    let durations = scenario.run(PlantedExcess::All, &mut recorder);
+    (durations.length_ns, recorder.ranks)
 }
 
 fn plan(scenario: &Scenario, length_ns: i64) -> Run {
@@ -48,7 +61,7 @@ fn plan(scenario: &Scenario, length_ns: i64) -> Run {
     };
     let mut run = config.plan();
     // The last node may have fewer ranks.
-    run.ranks.truncate(scenario.program.ranks as usize);
+    run.ranks.truncate(scenario.program.processes() as usize);
     run
 }
 
@@ -68,8 +81,9 @@ fn shard(run: &Run, rank: u32, rows: &RankRows) -> Result<Vec<u8>, WriteError> {
         &[Value::Int(1), Value::Int(1), Value::Int(1), Value::Int(pid)],
     )?;
     let clock = &run.nodes[planned.node].clock;
+    let kernels = describe_gpu(&mut shard, rows)?;
     for row in &rows.rows {
-        push(&mut shard, row, |at_ns| clock.local(RUN_START + at_ns))?;
+        push(&mut shard, &kernels, row, |at_ns| clock.local(RUN_START + at_ns))?;
     }
     if rows.dropped > 0 {
         let (table, cause) = (Some(native::MPI_CALL), LossCause::RingFull);
@@ -78,40 +92,106 @@ fn shard(run: &Run, rank: u32, rows: &RankRows) -> Result<Vec<u8>, WriteError> {
     shard.finish()
 }
 
+/// Key of the only agent, queue and stream of a process, and size of a workgroup.
+const GPU_COLUMNS: [(&str, i64); 12] = [
+    ("agent_id", 1),
+    ("queue_id", 1),
+    ("stream_id", 1),
+    ("dispatch_id", 1),
+    ("private_segment_size", 0),
+    ("group_segment_size", 0),
+    ("workgroup_size_x", 256),
+    ("workgroup_size_y", 1),
+    ("workgroup_size_z", 1),
+    ("grid_size_x", 4096),
+    ("grid_size_y", 1),
+    ("grid_size_z", 1),
+];
+
+/// Adds a GPU with its kernels if there are some. Returns the keys of these by their names.
+fn describe_gpu(
+    shard: &mut ShardWriter<Vec<u8>>,
+    rows: &RankRows,
+) -> Result<BTreeMap<String, i64>, WriteError> {
+    let of_gpu = rows.rows.iter().filter(|row| row.table == rocpd::KERNEL_DISPATCH);
+    let names: BTreeSet<&str> = of_gpu.map(|row| row.name.as_str()).collect();
+    let mut kernels = BTreeMap::new();
+    if names.is_empty() {
+        return Ok(kernels);
+    }
+    let agent: [(&str, Value<'_>); 4] = [
+        ("type", "GPU".into()),
+        ("absolute_index", 0.into()),
+        ("logical_index", 0.into()),
+        ("type_index", 0.into()),
+    ];
+    push_values(shard, rocpd::INFO_AGENT, &agent)?;
+    push_values(shard, rocpd::INFO_QUEUE, &[("name", "Queue 0".into())])?;
+    push_values(shard, rocpd::INFO_STREAM, &[("name", "Stream 0".into())])?;
+    push_values(shard, rocpd::INFO_CODE_OBJECT, &[("agent_id", 1.into())])?;
+    for (key, name) in (1..).zip(names) {
+        let symbol =
+            [("code_object_id", 1.into()), ("kernel_name", name.into()), ("display_name", name.into())];
+        push_values(shard, rocpd::INFO_KERNEL_SYMBOL, &symbol)?;
+        kernels.insert(name.to_owned(), key);
+    }
+    Ok(kernels)
+}
+
+fn push_values(
+    shard: &mut ShardWriter<Vec<u8>>,
+    table: TableId,
+    columns: &[(&str, Value<'_>)],
+) -> Result<i64, WriteError> {
+    let Some(described) = Schema::builtin().get(table) else { return Ok(0) };
+    let mut values = vec![Value::Null; described.columns.len()];
+    for (column, value) in columns {
+        if let Some(place) = described.position(column).and_then(|position| values.get_mut(position)) {
+            *place = *value;
+        }
+    }
+    shard.push(SOURCE, table, &values)
+}
+
 /// Adds a row: its values by the names of their columns, so that it has those that this release knows.
 fn push(
     shard: &mut ShardWriter<Vec<u8>>,
+    kernels: &BTreeMap<String, i64>,
     row: &RecordedRow,
     local: impl Fn(i64) -> i64,
 ) -> Result<(), WriteError> {
-    let Some(table) = Schema::builtin().get(row.table) else { return Ok(()) };
-    let mut values = vec![Value::Null; table.columns.len()];
-    let name = shard.string(row.name.as_bytes())?;
-    let fixed = [
-        ("tid", THREAD),
-        ("start", local(row.start_ns)),
-        ("end", local(row.end_ns)),
-        ("timestamp", local(row.start_ns)),
-        ("name_id", name),
-        ("stack_id", row.stack),
-        ("parent_stack_id", row.parent),
+    let mut columns: Vec<(&str, Value<'_>)> = vec![
+        ("tid", THREAD.into()),
+        ("start", local(row.start_ns).into()),
+        ("end", local(row.end_ns).into()),
+        ("timestamp", local(row.start_ns).into()),
+        ("stack_id", row.stack.into()),
+        ("parent_stack_id", row.parent.into()),
     ];
-    for (column, value) in fixed {
-        set(&mut values, row.table, column, value);
+    match row.table {
+        rocpd::KERNEL_DISPATCH => {
+            columns.extend(GPU_COLUMNS.map(|(column, value)| (column, value.into())));
+            columns.extend(kernels.get(&row.name).map(|key| ("kernel_id", Value::Int(*key))));
+        }
+        _ => columns.push(("name_id", shard.string(row.name.as_bytes())?.into())),
     }
     for (column, value) in &row.values {
         let value = match value {
             ColumnValue::Int(value) => *value,
             ColumnValue::Text(text) => shard.string(text.as_bytes())?,
         };
-        set(&mut values, row.table, column, value);
+        columns.push((column, value.into()));
     }
-    shard.push(SOURCE, row.table, &values).map(drop)
-}
-
-fn set(values: &mut [Value<'_>], table: TableId, column: &str, value: i64) {
-    let position = Schema::builtin().get(table).and_then(|table| table.position(column));
-    if let Some(place) = position.and_then(|position| values.get_mut(position)) {
-        *place = Value::Int(value);
+    // Profilers have the stack ids of their rows in events.
+    if matches!(row.table, rocpd::REGION | rocpd::KERNEL_DISPATCH) {
+        let category = if row.table == rocpd::REGION { "HIP_RUNTIME_API" } else { "KERNEL_DISPATCH" };
+        let category = shard.string(category.as_bytes())?;
+        let event = [
+            ("category_id", category.into()),
+            ("stack_id", row.stack.into()),
+            ("parent_stack_id", row.parent.into()),
+        ];
+        columns.push(("event_id", push_values(shard, rocpd::EVENT, &event)?.into()));
     }
+    push_values(shard, row.table, &columns).map(drop)
 }

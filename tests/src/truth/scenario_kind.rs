@@ -47,8 +47,25 @@ pub enum ScenarioKind {
     TwoStragglers,
     /// 24: a rank that is slow for a while.
     Phase,
+    /// 25: each rank launches kernels on a GPU, and all GPUs reduce.
+    Gpu(GpuFault),
     /// 27: nothing is planted; noise in percent.
     Clean(CleanProgram, u8),
+}
+
+/// What slows a GPU down. Of slow kernels, later issues tell the clock of the GPU from other causes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GpuFault {
+    /// Nothing.
+    None,
+    /// Its rank launches late.
+    LateLaunch,
+    /// Its kernels take longer.
+    SlowKernel,
+    /// It has more kernels.
+    MoreKernels,
+    /// Its kernels of collectives end later than those of the others.
+    SlowLink,
 }
 
 /// A program in which nothing is planted.
@@ -129,6 +146,15 @@ impl ScenarioKind {
         ScenarioKind::Phase,
     ];
 
+    /// The scenarios with GPUs, which are recorded in shards only.
+    pub const GPU: [ScenarioKind; 5] = [
+        ScenarioKind::Gpu(GpuFault::None),
+        ScenarioKind::Gpu(GpuFault::LateLaunch),
+        ScenarioKind::Gpu(GpuFault::SlowKernel),
+        ScenarioKind::Gpu(GpuFault::MoreKernels),
+        ScenarioKind::Gpu(GpuFault::SlowLink),
+    ];
+
     /// Returns the clean programs with all kinds of noise.
     pub fn clean() -> impl Iterator<Item = ScenarioKind> {
         let all = CleanProgram::ALL.into_iter();
@@ -157,6 +183,7 @@ impl ScenarioKind {
             ScenarioKind::Nested => 20,
             ScenarioKind::TwoStragglers => 23,
             ScenarioKind::Phase => 24,
+            ScenarioKind::Gpu(_) => 25,
             ScenarioKind::Clean(..) => 27,
         }
     }
@@ -187,6 +214,11 @@ impl ScenarioKind {
             ScenarioKind::Nested => "nested",
             ScenarioKind::TwoStragglers => "two stragglers",
             ScenarioKind::Phase => "phase",
+            ScenarioKind::Gpu(GpuFault::None) => "GPU without a fault",
+            ScenarioKind::Gpu(GpuFault::LateLaunch) => "late launch",
+            ScenarioKind::Gpu(GpuFault::SlowKernel) => "slow kernel",
+            ScenarioKind::Gpu(GpuFault::MoreKernels) => "more kernels",
+            ScenarioKind::Gpu(GpuFault::SlowLink) => "slow RCCL link",
             ScenarioKind::Clean(program, percent) => {
                 return format!("27 clean {} {percent} %", program.name());
             }
@@ -235,7 +267,7 @@ impl ScenarioKind {
     /// Returns the excess in percent of the work.
     pub(super) fn excess_percent(self) -> u64 {
         match self {
-            ScenarioKind::Clean(..) => 0,
+            ScenarioKind::Clean(..) | ScenarioKind::Gpu(GpuFault::None) => 0,
             // The second rank has half of it; a phase is half of the steps.
             ScenarioKind::TwoStragglers | ScenarioKind::Phase => 10,
             _ => 5,

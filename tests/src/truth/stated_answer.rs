@@ -25,7 +25,7 @@ pub struct StatedFinding {
     pub ranks: Vec<u32>,
     /// The node of which it is all.
     pub node: Option<u32>,
-    /// Range with the excess.
+    /// Range or kernel with the excess.
     pub range: Option<String>,
     /// The steps with the excess.
     pub pattern: StepPattern,
@@ -74,7 +74,7 @@ impl StatedFinding {
     fn of_report(finding: &Finding, program: &Program) -> StatedFinding {
         let ranks = finding.subject.ranks.clone();
         let node = ranks.first().map(|rank| program.node_of(*rank)).filter(|_| finding.kind == "node");
-        let label = finding.label.as_ref().filter(|label| label.kind == "range");
+        let label = finding.label.as_ref().filter(|label| label.kind == "range" || label.kind == "gpu_work");
         let when = finding.when.as_ref();
         let pattern = match when.map(|when| (when.pattern.as_str(), when.first_step, when.last_step)) {
             Some(("steady", ..)) => StepPattern::Steady,

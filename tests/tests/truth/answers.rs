@@ -10,19 +10,26 @@ const SEED: u64 = 4;
 const MAX_GAIN_ERROR: f64 = 0.03;
 
 fn answers<E: Display>(
+    kinds: impl IntoIterator<Item = ScenarioKind>,
     ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>,
 ) -> Vec<(ScenarioKind, JudgedAnswer)> {
-    let kinds = ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean());
     let judged = |kind: ScenarioKind| {
         let answer = ask(&Scenario::drawn(kind, SEED));
         (kind, answer.unwrap_or_else(|error| panic!("{}: {error}", kind.name())))
     };
-    kinds.map(judged).collect()
+    kinds.into_iter().map(judged).collect()
 }
 
-fn check<E: Display>(ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>) -> AnswerTally {
+fn all_kinds() -> impl Iterator<Item = ScenarioKind> {
+    ScenarioKind::PLANTED.into_iter().chain(ScenarioKind::clean())
+}
+
+fn check<E: Display>(
+    kinds: impl IntoIterator<Item = ScenarioKind>,
+    ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>,
+) -> AnswerTally {
     let mut tally = AnswerTally::default();
-    for (kind, answer) in answers(ask) {
+    for (kind, answer) in answers(kinds, ask) {
         let name = kind.name();
         let is_right = matches!(answer.verdict, AnswerVerdict::Right | AnswerVerdict::RightlyUnknown);
         assert!(is_right, "{name}: {answer:#?}");
@@ -39,23 +46,35 @@ fn check<E: Display>(ask: impl Fn(&Scenario) -> Result<JudgedAnswer, E>) -> Answ
 
 #[test]
 fn the_planted_cause_is_named() {
-    let tally = check(|scenario| judge(scenario, RecordTreatment::Complete));
+    let tally = check(all_kinds(), |scenario| judge(scenario, RecordTreatment::Complete));
     assert!(tally.gain_error_at(0.5).unwrap() < 0.01, "{tally:?}");
 }
 
 #[test]
 fn the_planted_cause_is_named_with_wrong_clocks() {
-    check(|scenario| judge(scenario, RecordTreatment::WrongClocks));
+    check(all_kinds(), |scenario| judge(scenario, RecordTreatment::WrongClocks));
 }
 
 #[test]
 fn rpd_report_names_the_planted_cause_from_shards() {
-    check(|scenario| judge_shards(scenario, RecordTreatment::Complete));
+    check(all_kinds(), |scenario| judge_shards(scenario, RecordTreatment::Complete));
+}
+
+#[test]
+fn rpd_report_names_the_rank_and_the_work_that_delay_gpus() {
+    let ask = |scenario: &Scenario| judge_shards(scenario, RecordTreatment::Complete);
+    check(ScenarioKind::GPU, ask);
+    // Kernels match by their order with this seed, by calls to RCCL with the other.
+    let with_odd_seed = |kind| Scenario::drawn(kind, SEED + 1);
+    for kind in ScenarioKind::GPU {
+        let answer = judge_shards(&with_odd_seed(kind), RecordTreatment::Complete).unwrap();
+        assert_eq!(answer.verdict, AnswerVerdict::Right, "{}: {answer:#?}", kind.name());
+    }
 }
 
 #[test]
 fn no_other_rank_is_named_where_calls_were_dropped() {
-    for (kind, answer) in answers(|scenario| judge(scenario, RecordTreatment::DroppedCalls)) {
+    for (kind, answer) in answers(all_kinds(), |scenario| judge(scenario, RecordTreatment::DroppedCalls)) {
         let is_wrong = matches!(answer.verdict, AnswerVerdict::WrongName | AnswerVerdict::FalseAlarm);
         assert!(!is_wrong, "{}: {answer:#?}", kind.name());
     }

@@ -1,6 +1,7 @@
 //! The programs of the scenarios.
 
 mod collectives;
+pub(super) mod gpus;
 mod masters;
 mod messages;
 
@@ -35,6 +36,7 @@ pub(super) fn build(kind: ScenarioKind, size: ScenarioSize) -> (Program, Expecte
         ScenarioKind::Nested => collectives::nested(size),
         ScenarioKind::TwoStragglers => collectives::two_stragglers(size),
         ScenarioKind::Phase => collectives::phase(size),
+        ScenarioKind::Gpu(fault) => gpus::training(size, fault),
         ScenarioKind::Clean(program, _) => {
             let (program, _) = match program {
                 CleanProgram::Allreduce => collectives::allreduce(size),
