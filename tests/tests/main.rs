@@ -22,6 +22,7 @@ mod drawn_rows;
 mod epilog;
 mod file_nodes;
 mod foreign_words;
+mod gpu_delays;
 mod gpu_figures;
 mod hostile_folders;
 mod hostile_shards;
