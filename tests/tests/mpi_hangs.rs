@@ -24,6 +24,7 @@ fn hangs(first: HangingRun, multiple: u64) -> Vec<HangingRun> {
     [first].into_iter().chain(drawn).collect()
 }
 
+/// Returns the report on open calls, with the verdict of the first screen under the key `screen`.
 fn reported(folder: &Path, pattern: &str, hang: HangingRun) -> Json {
     // Several runs may be drawn alike.
     let runs = tempfile::tempdir_in(folder).unwrap();
@@ -36,7 +37,9 @@ fn reported(folder: &Path, pattern: &str, hang: HangingRun) -> Json {
     let _ = collect.args([pattern, &hang.subject.to_string(), &hang.steps.to_string()]).run();
     let job =
         Job::new(binary("rpd-report")).args(["hang", "--quiet", "--format", "json"]).arg(runs.join(&name));
-    let report: Json = serde_json::from_str(&job.run().success().stdout).unwrap();
+    let mut report: Json = serde_json::from_str(&job.run().success().stdout).unwrap();
+    let job = Job::new(binary("rpd-report")).args(["--quiet", "--format", "json"]).arg(runs.join(&name));
+    report["screen"] = serde_json::from_str(&job.run().success().stdout).unwrap();
     eprintln!("{pattern} {hang:?}: {report}");
     let screen =
         Job::new(binary("rpd-report")).args(["--quiet"]).arg(runs.join(&name)).run().success().stdout;
@@ -54,6 +57,17 @@ fn open_calls(report: &Json) -> Vec<(u64, String, Json)> {
     let mut rows: Vec<_> = report["hang"].as_array().unwrap().iter().map(row).collect();
     rows.sort_by_key(|row| row.0);
     rows
+}
+
+/// Asserts that the first screen says that the run hung, why, and by which ranks.
+fn assert_hang(report: &Json, cause: &str, ranks: &[u64]) {
+    let screen = &report["screen"];
+    let finding = &screen["findings"][0];
+    let expected = (json!("hang"), json!(cause), json!(ranks));
+    let found = (screen["verdict"].clone(), finding["cause"].clone(), finding["subject"]["ranks"].clone());
+    assert_eq!(found, expected, "{}", screen["headline"]);
+    assert!(finding["stalled_ns"].as_i64().unwrap() > 1_000_000_000, "{finding}");
+    assert_eq!(screen["efficiency"], Json::Null, "the time in open calls is no communication");
 }
 
 /// Calls of all ranks but the subject, which wait for it.
@@ -88,12 +102,15 @@ fn a_rank_that_misses_a_collective_is_named() {
             &report,
             &[
                 format!(
-                    "rank {subject} did not enter MPI_Allreduce, number {number} on MPI_COMM_WORLD, in which"
+                    "rank {subject} did not enter MPI_Allreduce, collective {number} on MPI_COMM_WORLD, in which"
                 ),
                 format!("{inside} ranks wait; rank {subject} is in MPI_Recv"),
                 " wait for one another".to_owned(),
             ],
         );
+        let mut circle = [subject, next];
+        circle.sort_unstable();
+        assert_hang(&report, "deadlock", &circle);
         let seconds = report["hang"][0]["open_ns"].as_f64().unwrap() / 1e9;
         assert!((1.0..10.0).contains(&seconds), "{seconds}");
     }
@@ -112,6 +129,7 @@ fn a_rank_outside_of_mpi_is_named_and_no_circle() {
         let absent = format!("rank {subject} did not enter MPI_Barrier");
         assert_notes(&report, &[absent, format!("rank {subject} has returned from MPI_Allreduce")]);
         assert!(!report["notes"].to_string().contains("one another"), "{report}");
+        assert_hang(&report, "missing", &[subject]);
     }
 }
 
@@ -130,12 +148,15 @@ fn circles_of_receives_are_found() {
         let notes: Vec<String> =
             pairs.map(|rank| format!("ranks {rank}-{} wait for one another", rank + 1)).collect();
         assert_notes(&report, &notes);
+        let all: Vec<u64> = (0..hang.ranks).collect();
+        assert_hang(&report, "deadlock", &all);
         let report = reported(folder.path(), "waits", hang);
         let next = |rank| (rank + 1) % hang.ranks;
         let rows: Vec<_> =
             (0..hang.ranks).map(|rank| (rank, "MPI_Waitall".to_owned(), json!([next(rank)]))).collect();
         assert_eq!(open_calls(&report), rows);
-        assert_eq!(report["hang"][0]["operation"], "from rank 1, tag 1", "{report}");
+        assert_eq!(report["hang"][0]["operation"], "message from rank 1, tag 1", "{report}");
+        assert_hang(&report, "deadlock", &all);
     }
 }
 
@@ -152,7 +173,7 @@ fn different_roots_of_a_collective_are_named() {
         assert_notes(
             &report,
             &[
-                format!("number {number} on MPI_COMM_WORLD: "),
+                format!("collective {number} on MPI_COMM_WORLD: "),
                 format!("rank {subject} entered MPI_Reduce with root {subject}"),
                 format!(" entered MPI_Reduce with root {root}"),
             ],
@@ -160,6 +181,9 @@ fn different_roots_of_a_collective_are_named() {
         let open = open_calls(&report);
         let of_subject = open.iter().find(|row| row.0 == subject).expect("the subject waits");
         assert_eq!(of_subject.1, "MPI_Reduce");
+        let finding = &report["screen"]["findings"][0];
+        assert_eq!((&finding["kind"], &finding["cause"]), (&json!("hang"), &json!("disagreement")));
+        assert!(finding["subject"]["ranks"].as_array().unwrap().contains(&json!(subject)), "{finding}");
     }
 }
 
@@ -170,5 +194,7 @@ fn a_run_that_ended_has_no_open_calls() {
     }
     let folder = tempfile::tempdir().unwrap();
     let report = reported(folder.path(), "none", HangingRun { ranks: 4, subject: 0, steps: 20 });
-    assert_eq!((&report["hang"], &report["notes"]), (&json!([]), &json!([])), "{report}");
+    let all_ended = json!(["all calls had returned when the recording ended"]);
+    assert_eq!((&report["hang"], &report["notes"]), (&json!([]), &all_ended), "{report}");
+    assert_ne!(report["screen"]["verdict"], "hang", "{report}");
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Subcommands that any run has.
-const OF_ANY_RUN: [&[&str]; 14] = [
+const OF_ANY_RUN: [&[&str]; 15] = [
     &[],
     &["--explain"],
     &["summary"],
@@ -18,6 +18,7 @@ const OF_ANY_RUN: [&[&str]; 14] = [
     &["ranks"],
     &["collectives"],
     &["gpu"],
+    &["anomalies"],
     &["hang"],
     &["blame"],
     &["steps"],
@@ -56,8 +57,13 @@ fn mixed(folder: &Path) -> (RunFolder, Vec<PathBuf>) {
 }
 
 fn merged(folder: &Path, inputs: &[PathBuf]) -> PathBuf {
-    let database = folder.join("merged.db");
-    let _ = rpd_merge().args(["--quiet", "-o"]).arg(&database).args(inputs).run().success();
+    merged_as(folder, "merged", inputs)
+}
+
+fn merged_as(folder: &Path, layout: &str, inputs: &[PathBuf]) -> PathBuf {
+    let database = folder.join(format!("{layout}.db"));
+    let merge = rpd_merge().args(["--quiet", "--layout", layout, "-o"]).arg(&database);
+    let _ = merge.args(inputs).run().success();
     database
 }
 
@@ -66,12 +72,20 @@ fn inputs_of_all_kinds_need_no_merge() {
     let folder = tempfile::tempdir().unwrap();
     let (_run, inputs) = mixed(folder.path());
     let database = merged(folder.path(), &inputs);
+    let partitioned = vec![merged_as(folder.path(), "partitioned", &inputs)];
     let before = fs::read_dir(folder.path()).unwrap().count();
-    for arguments in OF_ANY_RUN {
+    for (number, arguments) in OF_ANY_RUN.into_iter().enumerate() {
         let expected = object(report(), arguments, std::slice::from_ref(&database));
-        for threads in ["1", "3"] {
-            let found = object(report().args(["--threads", threads]), arguments, &inputs);
-            assert!(found == expected, "{arguments:?} with {threads} threads:\n{found}\n{expected}");
+        // Each form has 1 to 4 threads in turn.
+        for (form, more, inputs) in
+            [("inputs", 0, &inputs), ("inputs", 2, &inputs), ("partitioned", 1, &partitioned)]
+        {
+            let threads = ((number + more) % 4 + 1).to_string();
+            let found = object(report().args(["--threads", &threads]), arguments, inputs);
+            assert!(
+                found == expected,
+                "{arguments:?} of {form} with {threads} threads:\n{found}\n{expected}"
+            );
         }
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before, "a report leaves no files");
@@ -124,9 +138,12 @@ fn a_report_is_the_same_on_any_mpi_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let (_run, inputs) = mixed(folder.path());
     let database = merged(folder.path(), &inputs);
-    for (ranks, arguments) in (2..=4).cycle().zip(OF_ANY_RUN) {
+    let partitioned = merged_as(folder.path(), "partitioned", &inputs);
+    for (number, (ranks, arguments)) in (2..=4).cycle().zip(OF_ANY_RUN).enumerate() {
         let expected = object(report(), arguments, std::slice::from_ref(&database));
-        for (form, inputs) in [("inputs", &inputs), ("database", &vec![database.clone()])] {
+        // The two databases take turns.
+        let stored = if number % 2 == 0 { &database } else { &partitioned };
+        for (form, inputs) in [("inputs", &inputs), ("database", &vec![stored.clone()])] {
             let found = object(report_mpi(ranks), arguments, inputs);
             assert!(found == expected, "{arguments:?} of {form} on {ranks} ranks:\n{found}\n{expected}");
         }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every subcommand, with the options that change its tables.
-pub(crate) const SUBCOMMANDS: [&[&str]; 20] = [
+pub(crate) const SUBCOMMANDS: [&[&str]; 21] = [
     &[],
     &["--explain"],
     &["blame"],
@@ -29,6 +29,7 @@ pub(crate) const SUBCOMMANDS: [&[&str]; 20] = [
     &["ranks"],
     &["collectives"],
     &["gpu"],
+    &["anomalies"],
     &["hang"],
     &["clocks"],
     &["integrity"],

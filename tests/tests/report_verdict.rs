@@ -254,7 +254,7 @@ fn messages_and_collectives_with_unknown_members_name_nobody() {
     let object = json(&[], &database);
     assert_eq!(object["verdict"], "cannot_tell", "{object}");
     let reasons = object["reasons"].to_string();
-    assert!(reasons.contains("only 0.0 % of the messages and collectives match"), "{reasons}");
+    assert!(reasons.contains("only 0 of 400 sends and receives match (0.0 %)"), "{reasons}");
 }
 
 #[test]

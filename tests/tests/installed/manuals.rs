@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 18] = [
+const PROGRAMS: [&[&str]; 19] = [
     &["rpd-collect"],
     &["rpd-collect", "doctor"],
     &["rpd-merge"],
@@ -21,6 +21,7 @@ const PROGRAMS: [&[&str]; 18] = [
     &["rpd-report", "blame"],
     &["rpd-report", "steps"],
     &["rpd-report", "messages"],
+    &["rpd-report", "anomalies"],
     &["rpd-report", "hang"],
     &["rpd-report", "whatif"],
     &["rpd-report", "path"],
