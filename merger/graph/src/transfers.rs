@@ -36,7 +36,8 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
             let is_slow_kernel = |latest: i64, bound: u64| {
                 calls.is_stream && after(latest) >= bound.saturating_mul(MIN_KERNEL_BOUNDS)
             };
-            match arrivals.latest(graph, calls, dependencies) {
+            let latest = arrivals.latest(graph, calls, dependencies);
+            match latest {
                 Some((latest, bound))
                     if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns
                         || is_slow_kernel(latest, bound) =>
@@ -45,7 +46,12 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
                 }
                 _ => {
                     let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(number));
-                    arrivals.estimate(graph, own.duration_ns, class, dependencies, &shortest)
+                    let ns = arrivals.estimate(graph, own.duration_ns, class, dependencies, &shortest);
+                    // If one GPU always begins last with a slow kernel, all kernels last as long as that one.
+                    match latest.filter(|_| calls.is_stream) {
+                        Some((latest, bound)) => ns.min(after(latest).saturating_add(bound)),
+                        None => ns,
+                    }
                 }
             }
         };
