@@ -1,4 +1,4 @@
-//! What each function of MPI, RCCL, HIP and CUDA means for the analysis of waits.
+//! Meaning of each function of MPI, RCCL, HIP and CUDA in the analysis of waits.
 
 use rpd_collectives::CollectiveFunction;
 use rpd_graph::{CollectiveWaits, MessageRole};

@@ -1,4 +1,4 @@
-//! Reads the kernels and copies of a unit, with what is recorded about those that carry out collectives.
+//! Reads the kernels and copies of a unit, and the collectives that kernels carry out.
 
 use rpd_console::Failure;
 use rpd_run::{ById, RowUnit, RunDatabase, UnitNames, row_times};
@@ -30,7 +30,7 @@ pub(crate) struct GpuRow {
     event: i64,
     /// Stack id of the call that launched it; 0 if it has none.
     pub(crate) stack: i64,
-    /// What is recorded about the collective that a kernel carries out; `None` for other kernels and for copies.
+    /// The collective that a kernel carries out; `None` for other kernels and for copies.
     pub(crate) collective: Option<Box<KernelCollective>>,
 }
 

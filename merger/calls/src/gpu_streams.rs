@@ -9,7 +9,7 @@ use crate::thread_calls::ThreadTimeline;
 use rpd_graph::{Call, LocalDependency, WorkSegment};
 use std::collections::{HashMap, HashSet};
 
-/// Work begins within this time after what it waited for, ns.
+/// Longest time from the end of the awaited work to the start of the work that waited, ns.
 const MAX_START_DELAY_NS: i64 = 20_000;
 /// A stream that is idle for a shorter time waits for no other stream, ns.
 const MIN_STREAM_WAIT_NS: i64 = 5_000;
@@ -46,7 +46,7 @@ struct StreamWork {
     next_call: u32,
 }
 
-/// What the streams of a process need.
+/// The parts of a process that its streams refer to.
 pub(crate) struct StreamContext<'a> {
     pub(crate) labels: &'a mut LabelNumbers,
     pub(crate) operations: &'a ProcessOperations,
@@ -127,7 +127,7 @@ pub(crate) fn add_streams(rows: &[GpuRow], timelines: &mut Vec<ThreadTimeline>, 
         let Some(timeline) = timelines.get_mut(*thread as usize) else { continue };
         let Some(waiting) = timeline.calls.get(*call as usize) else { continue };
         let mut awaited = awaited_work(&streams, waiting, *wait);
-        // What the thread has waited for before comes no later again.
+        // The thread has waited for this work before; a second wait for it adds nothing.
         awaited.retain(|(stream, awaited_call)| known.insert((*thread, *stream, *awaited_call)));
         timeline.local_dependencies.extend(awaited.into_iter().map(|(stream, awaited_call)| {
             LocalDependency { call: *call, awaited_timeline: threads + stream as u32, awaited_call }

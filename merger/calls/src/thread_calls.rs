@@ -263,7 +263,7 @@ impl ThreadSweep<'_, '_> {
     fn set_pending(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         self.note_stack(call.stack, kind);
         self.communicates |= !matches!(kind, FunctionKind::Gpu(_));
-        // What a call to HIP waits for is no message.
+        // A call to HIP waits for GPU work, and for no message.
         self.is_last_open = region.is_open && kind.is_of_mpi();
         self.pending = Some(PendingCall {
             exit: region.end,

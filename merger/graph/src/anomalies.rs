@@ -20,7 +20,7 @@ const MIN_RANKS: usize = 5;
 /// Factor that makes the median of distances comparable with a standard deviation.
 const SCALE: f64 = 0.6745;
 
-/// What takes long.
+/// Kind of an event that takes long.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AnomalyKind {
     /// A step of a rank.
@@ -48,7 +48,7 @@ impl AnomalyKind {
 /// Events of one kind and label in one step that take much longer than others of the kind and label.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct JobAnomaly {
-    /// What takes long.
+    /// Kind of the events.
     pub kind: AnomalyKind,
     /// Label; `None` for steps and ranks.
     pub label: Option<u32>,

@@ -54,7 +54,7 @@ pub enum DiagnosisLimit {
     },
     /// Messages and collectives that do not match.
     Unmatched {
-        /// What matches, in words.
+        /// The operations, in words.
         what: &'static str,
         /// How many match.
         matched: u64,

@@ -220,7 +220,7 @@ pub struct CallTimeline {
     pub entries: Vec<CollectiveEntry>,
     /// Completions, by call.
     pub completions: Vec<Completion>,
-    /// What calls wait for in their own process, by call: launches, kernels and copies.
+    /// Launches, kernels and copies of the own process for which calls wait, by call.
     pub local_dependencies: Vec<LocalDependency>,
     /// Index of the first call of each step, ascending, then the index after the last call of the last step.
     /// Empty if there are no steps.

@@ -133,7 +133,7 @@ fn with_unit<const N: usize>(
     columns
 }
 
-/// Returns on what a timeline runs.
+/// Returns whether a timeline runs on a CPU or a GPU.
 fn unit_cell(found: &AnalysedRun<'_>, timeline: u32) -> Cell {
     let is_stream = found.calls.job.timelines.get(timeline as usize).is_some_and(|found| found.is_stream);
     Cell::Text(if is_stream { "GPU" } else { "CPU" }.to_owned())

@@ -91,7 +91,7 @@ pub struct OpenCallRow {
     pub host: String,
     /// Its function.
     pub call: String,
-    /// What it has to complete.
+    /// The collective and messages that it has to complete.
     pub operation: String,
     /// Time since the thread entered it, ns.
     pub open_ns: u64,
@@ -131,7 +131,7 @@ impl AnalysedRun<'_> {
     }
 }
 
-/// Describes what a call that did not return has to complete.
+/// Describes the operations that a call without a return has to complete.
 fn open_call_text(calls: &RunCalls, call: &OpenCall) -> String {
     let mut operations: Vec<String> =
         call.collectives.iter().map(|one| collective_text(calls, (one.communicator, one.number))).collect();

@@ -109,7 +109,7 @@ impl ReportRun {
         }
     }
 
-    /// Returns what the merge stored of the clocks: of those of each node, a JSON object.
+    /// Returns the alignment of the clocks as the merge stored it: a JSON object for each clock domain.
     pub(crate) fn clock_domains(&self) -> Vec<Json> {
         serde_json::from_str(self.database.tables.tag("rpd.clock.domains")).unwrap_or_default()
     }
