@@ -2,18 +2,24 @@
 //! rounds.
 //!
 //! ```text
-//! ci/bench report [--rounds N] [--events N] [--screen-ranks N] [--dir FOLDER]
+//! ci/bench report [--rounds N] [--events N] [--minutes N] [--screen-ranks N] [--dir FOLDER]
 //! ```
 //!
 //! The database has about four million rows with times. Each round runs the report over it and over its shards, SQL for
 //! its counts, sums and extremes, and SQL for the percentiles too; they change places every round. One turn of each
-//! warms the page cache. Ratios are taken within a round. It needs MPI, for the same report on two ranks. Then follow the times that rpd-graph takes for a call, without a database. With
-//! `--screen-ranks`, only the first screen of a run of so many ranks and ten million calls is timed.
+//! warms the page cache. Ratios are taken within a round. It needs MPI, for the same report on two ranks. Then follow the
+//! times that rpd-graph takes for a call, without a database. With `--screen-ranks`, only the first screen of a run of so
+//! many ranks and ten million calls is timed.
+//!
+//! The run and the seconds of each round remain in the folder until all rounds are done. After `--minutes`, the benchmark
+//! stops, and the same command goes on with the next round.
 
 mod first_screen;
 mod graph_speed;
+mod rounds;
 
 use clap::Parser;
+use rounds::Rounds;
 use rpd_tests::harness::{Job, binary, mpirun, repository, rpd_merge};
 use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
@@ -67,7 +73,10 @@ struct Arguments {
     /// Time only the first screen of a run of this many ranks with ten million calls; 4,096 ranks need 20 GB of disk
     #[arg(long)]
     screen_ranks: Option<u32>,
-    /// Where the database is written; in a folder in it, which is removed [default: target/bench-report]
+    /// Stop after so many minutes; the same command goes on
+    #[arg(long, default_value_t = 18)]
+    minutes: u64,
+    /// Where the run is written; in a folder in it, which is removed at the end [default: target/bench-report]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     /// Passed by cargo bench; without it, a short run
@@ -105,26 +114,40 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let rounds = arguments.rounds.unwrap_or(if arguments.bench { 15 } else { 2 }).max(2);
     let place = arguments.dir.clone().unwrap_or_else(|| repository().join("target/bench-report"));
     std::fs::create_dir_all(&place)?;
-    let folder = tempfile::Builder::new().prefix("report-").tempdir_in(&place)?;
     if let Some(ranks) = arguments.screen_ranks {
+        let folder = tempfile::Builder::new().prefix("report-").tempdir_in(&place)?;
         let steps = (SCREEN_CALLS / 5 / ranks.max(1)).max(10);
         return first_screen::print(folder.path(), rounds.min(3), (ranks, steps));
     }
     let events = arguments.events.unwrap_or(if arguments.bench { 500_000 } else { 1_000 });
-    let inputs = write_inputs(folder.path(), events)?;
+    let folder = place.join(format!("events-{events}"));
+    let began = Instant::now();
+    let inputs = find_or_write_inputs(&folder, events)?;
+    let mut done = Rounds::open(&folder.join("rounds.csv"))?;
     let rows = count_rows(&inputs.database)?;
-    println!("{rounds} rounds, {rows} rows with times. {}", machine(folder.path()));
+    println!(
+        "{rounds} rounds, {} of them before, {rows} rows with times. {}",
+        done.count(),
+        machine(&folder)
+    );
     for (contestant, _) in CONTESTANTS {
         time_turn(contestant, &inputs)?;
     }
-    let mut seconds: [Vec<f64>; 6] = Default::default();
-    for round in 0..rounds {
-        for turn in 0..CONTESTANTS.len() {
-            let at = (round + turn) % CONTESTANTS.len();
-            seconds[at].push(time_turn(CONTESTANTS[at].0, &inputs)?);
+    while done.count() < rounds {
+        if began.elapsed() > Duration::from_secs(60 * arguments.minutes) {
+            println!("{} of {rounds} rounds are done; the same command goes on", done.count());
+            return Ok(());
         }
-        eprintln!("round {} of {rounds}", round + 1);
+        let mut seconds = [0.0; CONTESTANTS.len()];
+        for turn in 0..CONTESTANTS.len() {
+            let at = (done.count() + turn) % CONTESTANTS.len();
+            seconds[at] = time_turn(CONTESTANTS[at].0, &inputs)?;
+        }
+        done.add(seconds)?;
+        eprintln!("round {} of {rounds}", done.count());
     }
+    let seconds = done.by_contestant();
+    std::fs::remove_dir_all(&folder)?;
     println!("\n| | seconds | million rows a second | times the report: mean and 95 % interval |");
     println!("|---|--:|--:|--:|");
     for (at, (_, name)) in CONTESTANTS.iter().enumerate() {
@@ -149,11 +172,14 @@ struct RunForms {
     shards: Vec<PathBuf>,
 }
 
-/// Writes and merges a run of eight ranks.
-fn write_inputs(folder: &Path, events: usize) -> Result<RunForms, Box<dyn Error>> {
+/// Writes and merges a run of eight ranks, unless an earlier part of the benchmark has done so.
+fn find_or_write_inputs(folder: &Path, events: usize) -> Result<RunForms, Box<dyn Error>> {
     let run = BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
     let shards = write_bulk_shards(&folder.join("runs"), &run)?;
     let database = folder.join("run.db");
+    if database.exists() {
+        return Ok(RunForms { database, shards });
+    }
     let _ = rpd_merge().limit(LIMIT).arg("--quiet").arg("-o").arg(&database).args(&shards).run().success();
     Ok(RunForms { database, shards })
 }
