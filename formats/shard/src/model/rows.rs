@@ -184,9 +184,13 @@ impl Cells {
     /// Returns the integer of row `i`; `None` for NULL and other types.
     #[inline]
     pub fn int(&self, i: usize) -> Option<i64> {
-        match self.get(i) {
-            Value::Int(v) => Some(v),
-            _ => None,
+        match self {
+            Cells::Int { values, nulls } => (!nulls.get(i)).then(|| values[i]),
+            Cells::Any(values) => match values[i].as_value() {
+                Value::Int(v) => Some(v),
+                _ => None,
+            },
+            Cells::Absent | Cells::Real { .. } | Cells::Text(_) => None,
         }
     }
 

@@ -7,11 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const MAX_EXACT: usize = 1_000_000;
 /// Significant digits of percentiles beyond that.
 const DIGITS: u8 = 3;
+/// Number of values that are kept in one piece. Pieces are not copied when they grow or are joined.
+const PIECE: usize = 4_096;
 
 /// Durations of one name, ns. The result does not depend on the order in which they are added.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Distribution {
-    values: Vec<i64>,
+    /// The values, in pieces of any length.
+    pieces: Vec<Vec<i64>>,
+    /// Number of values in the pieces.
+    count: usize,
     /// The values that were added to it, if there are more than [`MAX_EXACT`].
     beyond: Option<Box<CountedValues>>,
 }
@@ -59,33 +64,39 @@ impl Distribution {
     /// Adds a duration.
     #[inline]
     pub(crate) fn add(&mut self, ns: i64) {
-        self.values.push(ns);
-        if self.values.len() > MAX_EXACT {
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() < PIECE => piece.push(ns),
+            _ => self.pieces.push(vec![ns]),
+        }
+        self.count += 1;
+        if self.count > MAX_EXACT {
             self.count_values();
         }
     }
 
     /// Adds the durations of another distribution.
     pub(crate) fn join(&mut self, other: Distribution) {
-        if self.values.is_empty() && self.beyond.is_none() {
+        if self.count == 0 && self.beyond.is_none() {
             *self = other;
             return;
         }
-        self.values.extend(other.values);
+        self.pieces.extend(other.pieces);
+        self.count += other.count;
         if let Some(other) = other.beyond {
             match &mut self.beyond {
                 Some(own) => own.join(&other),
                 none => *none = Some(other),
             }
         }
-        if self.values.len() > MAX_EXACT || (self.beyond.is_some() && self.values.len() > MAX_EXACT / 16) {
+        if self.count > MAX_EXACT || (self.beyond.is_some() && self.count > MAX_EXACT / 16) {
             self.count_values();
         }
     }
 
     fn count_values(&mut self) {
         let counted = self.beyond.get_or_insert_with(CountedValues::new);
-        self.values.drain(..).for_each(|ns| counted.add(ns));
+        self.pieces.drain(..).flatten().for_each(|ns| counted.add(ns));
+        self.count = 0;
     }
 
     /// Evaluates the durations; `None` if there are none.
@@ -93,13 +104,13 @@ impl Distribution {
         if self.beyond.is_some() {
             self.count_values();
         }
-        let values = &mut self.values;
         let (moments, percentiles) = match &self.beyond {
             Some(counted) => (counted.moments, counted.percentiles()),
             None => {
+                let mut values = self.pieces.concat();
                 let mut moments = Moments::EMPTY;
                 values.iter().for_each(|ns| moments.add(*ns));
-                (moments, exact_percentiles(values)?)
+                (moments, exact_percentiles(&mut values)?)
             }
         };
         Some(DurationSummary {
