@@ -15,7 +15,7 @@ use rpd_shard::model::{Cells, Column, Kind, Merged, Rows, TableId, rocpd};
 const EXPANDED_AT_ONCE: usize = 2_048;
 
 /// Callback that receives rows.
-pub(super) type TakeMergedRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
+pub(super) type TakeMergedRows<'a> = dyn FnMut(Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// Callback that receives rows, and what is joined with them.
 pub(super) type TakeMadeRows<'a> =
@@ -46,7 +46,7 @@ pub(super) fn take_block(
         if let Some(handles) = handles {
             provenance::note_handles(&mut merged, &handles);
         }
-        return take(&merged);
+        return take(merged);
     };
     let source = map.source;
     let process = &source.process;
@@ -71,7 +71,7 @@ pub(super) fn take_block(
             keys.advance(table, rows as i64);
         }
         for rows in expanded {
-            take(&map.renumber_columns(rows, RowOrigin::Expanded, what.columns(), replaced))?;
+            take(map.renumber_columns(rows, RowOrigin::Expanded, what.columns(), replaced))?;
         }
     }
     Ok(())

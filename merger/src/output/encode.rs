@@ -170,7 +170,7 @@ impl<'a> UnitEncoder<'a> {
         for part in &self.units[unit] {
             let set = self.forms.sets.of(part.input, part.source) as u32;
             finished += self.rows.rows(*part, PieceRows::Others, &mut written, &mut |rows| {
-                for portion in portions(rows) {
+                for portion in portions(&rows) {
                     self.append(&mut open, set, &portion)?;
                     if open.bytes() > MAX_OPEN_BYTES {
                         emit(std::mem::take(&mut open).finish())?;

@@ -29,7 +29,7 @@ pub(crate) fn write_in_rank_order(
         for part in &parts {
             let set = sets.of(part.input, part.source);
             rows.rows(*part, PieceRows::Processes, &mut own, &mut |rows| {
-                writer.append_to(set, rows).map(drop).map_err(write_failure)
+                writer.append_to(set, &rows).map(drop).map_err(write_failure)
             })?;
         }
         writer.commit().map_err(write_failure)

@@ -43,14 +43,14 @@ impl RowMaker<'_> {
         let map = self.source_map(part, loaded.maps.get(source.string_table).unwrap_or(&no_strings));
         let mut replaced = ReplacedValues::new();
         let mut stand_ins = BTreeMap::new();
-        let mut count = |rows: &Rows<Merged>| {
+        let mut count = |rows: Rows<Merged>| {
             written.count(rows.id(), rows.len as u64);
             take(rows)
         };
         match (piece, &survey.input) {
             (SourcePiece::Process, OpenInput::Shard(shard)) => {
                 if let Some(process) = provenance::process_row(shard, &map, &self.job) {
-                    count(&process)?;
+                    count(process)?;
                 }
             }
             (SourcePiece::Block(block, keys), OpenInput::Shard(shard)) => {
@@ -73,18 +73,18 @@ impl RowMaker<'_> {
                     let origin = (open.database.path(), found);
                     provenance::complete_processes(&mut merged, &keys, origin, &map, &self.job);
                 }
-                count(&merged)?;
+                count(merged)?;
             }
             (SourcePiece::Tail, _) => {
                 if let Some(tracks) = expand::tracks(&source.tracks).filter(|rows| what.has(rows.id())) {
-                    count(&map.renumber(tracks, RowOrigin::Expanded, &mut replaced))?;
+                    count(map.renumber(tracks, RowOrigin::Expanded, &mut replaced))?;
                 }
                 let all = placeholders(source, self.job.schema).into_iter();
                 for rows in all.filter(|rows| what.has(rows.id())) {
                     // References of a placeholder to other placeholders are not counted as lost again.
                     let rows = map.renumber(rows, RowOrigin::Placeholder, &mut ReplacedValues::new());
-                    count(&rows)?;
                     *stand_ins.entry(rows.id()).or_default() += 1;
+                    count(rows)?;
                 }
             }
             (SourcePiece::Process | SourcePiece::Block(..) | SourcePiece::Rows { .. }, _) => {

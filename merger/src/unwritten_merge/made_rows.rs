@@ -45,9 +45,7 @@ impl UnwrittenMerge {
         let mut uncounted = WrittenRows::default();
         let what = PieceRows::OfTable(table, wanted);
         self.each_piece(table, pieces, &mut |number, place, loaded| {
-            maker.make(place, what, loaded, &mut uncounted, &mut |rows| {
-                take(number, &rows.clone().into_stored())
-            })
+            maker.make(place, what, loaded, &mut uncounted, &mut |rows| take(number, &rows.into_stored()))
         })
     }
 
@@ -173,7 +171,7 @@ impl RowSource for UnwrittenMerge {
                 return Ok(());
             }
             maker.make(place, what, loaded, &mut uncounted, &mut |rows| {
-                take(number, &rows.clone().into_stored(), None)
+                take(number, &rows.into_stored(), None)
             })
         })
     }
