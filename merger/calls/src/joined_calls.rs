@@ -80,11 +80,8 @@ impl<'a> JoinedCalls<'a> {
                 true => self.places.get(&found.process).copied(),
                 false => Some(only_process),
             };
-            let Some(info) =
-                place.and_then(|place| self.run.processes.get(place)).map(|process| &process.info)
-            else {
-                continue;
-            };
+            let Some(of_run) = place.and_then(|place| self.run.processes.get(place)) else { continue };
+            let info = &of_run.info;
             let process = self.calls.processes.len() as u32;
             let facts = self.facts.get(&info.id).copied().unwrap_or_default();
             let title = match info.rank {
@@ -101,6 +98,8 @@ impl<'a> JoinedCalls<'a> {
                 rank: info.rank,
                 host: info.host.clone(),
                 gpu: unit.gpu.clone(),
+                failure: of_run.failure.clone(),
+                ended_ns: of_run.ended_ns,
                 run_process: place.unwrap_or(0),
             });
             self.add_timelines(found, facts, process, &labels, &communicators);

@@ -14,6 +14,10 @@ pub struct CallProcess {
     pub host: String,
     /// Label of its GPU, if it has only one.
     pub gpu: Option<String>,
+    /// How it failed, in words; `None` if it did not, or that is not known.
+    pub failure: Option<String>,
+    /// When it ended, ns in job time; `None` if it is not known.
+    pub ended_ns: Option<i64>,
     /// Index in [`RunDatabase::processes`](rpd_run::RunDatabase::processes).
     pub run_process: usize,
 }

@@ -1,5 +1,6 @@
 //! The processes of a run.
 
+use crate::row_times::is_row_time;
 use crate::tables::{IdRanges, RunTables};
 use crate::units::unit_tables;
 use rpd_console::Failure;
@@ -14,6 +15,8 @@ const NO_RANK: u32 = u32::MAX;
 const SAMPLER_COMMAND: &str = "rpd-collect: system metrics of ";
 /// Maximum number of characters in the name of a process, a track or a node.
 const MAX_NAME_CHARS: usize = 1024;
+/// Maximum length of the name of a signal.
+const MAX_SIGNAL_NAME: usize = 16;
 
 /// A process of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +42,12 @@ pub struct RunProcess {
     pub info: ProcessIdentity,
     /// Whether the process is selected.
     pub is_selected: bool,
+    /// Whether it is no rank itself: a process that a rank started, or the sampler of a node.
+    pub is_helper: bool,
+    /// How it failed, in words: `died by signal 9 (SIGKILL)`; `None` if it did not, or that is not known.
+    pub failure: Option<String>,
+    /// When it ended, ns in job time; `None` if it is not known.
+    pub ended_ns: Option<i64>,
     /// Ranges of ids that it claims, first and last.
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
 }
@@ -56,7 +65,7 @@ pub(crate) fn read_processes(
         Ok(())
     })?;
     let mut found = Vec::new();
-    let wanted = &["nid", "pid", "command", "extdata"];
+    let wanted = &["nid", "pid", "end", "command", "extdata"];
     tables.read_rows(rocpd::INFO_PROCESS, &IdRanges::all(), wanted, &mut |rows, places| {
         for i in places {
             let extdata = json_object(rows.column("extdata").get(i));
@@ -82,11 +91,33 @@ pub(crate) fn read_processes(
                 ranks.zip(rank).is_none_or(|(ranks, rank)| ranks.iter().any(|range| range.contains(&rank)));
             let claims = stored("rows").and_then(Json::as_object).map(read_claims).unwrap_or_default();
             let info = ProcessIdentity { name, order, pid, host, rank, id };
-            found.push(RunProcess { info, is_selected, claims });
+            found.push(RunProcess {
+                info,
+                is_selected,
+                is_helper: is_node || is_worker,
+                failure: stored("exit").and_then(failure_text),
+                ended_ns: rows.column("end").int(i).filter(|ns| is_row_time(*ns)),
+                claims,
+            });
         }
         Ok(())
     })?;
     Ok(found)
+}
+
+/// Describes a failure from `{"code": 7}` or `{"signal": 9, "name": "SIGKILL"}`; `None` for exit code 0 and anything else.
+fn failure_text(exit: &Json) -> Option<String> {
+    if let Some(code) = exit.get("code").and_then(Json::as_i64) {
+        return (code != 0).then(|| format!("ended with exit code {code}"));
+    }
+    let signal = exit.get("signal").and_then(Json::as_i64)?;
+    let name = exit.get("name").and_then(Json::as_str).unwrap_or_default();
+    let is_name = !name.is_empty() && name.len() <= MAX_SIGNAL_NAME && name.is_ascii();
+    Some(if is_name {
+        format!("died by signal {signal} ({name})")
+    } else {
+        format!("died by signal {signal}")
+    })
 }
 
 /// Returns the first and the last id of each table, from `{"rocpd_region": [first, how many]}`.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Columns of processes that readers use.
-const PROCESS_COLUMNS: &[&str] = &["nid", "pid", "command", "extdata"];
+const PROCESS_COLUMNS: &[&str] = &["nid", "pid", "end", "command", "extdata"];
 
 /// The strings that one merge rank writes, ascending by id.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ impl RankStrings {
     }
 }
 
-/// Id, node, process id, command and extdata of a process.
-pub(super) type ProcessFields = (i64, Option<i64>, Option<i64>, String, String);
+/// Id of a process, the numbers in its first [`PROCESS_COLUMNS`], command and extdata.
+pub(super) type ProcessFields = (i64, [Option<i64>; 3], String, String);
 
 impl UnwrittenMerge {
     /// Reads the strings of this rank.
@@ -46,12 +46,12 @@ impl UnwrittenMerge {
         let pieces: Vec<usize> = (0..self.pieces.of(table).len()).collect();
         let mut fields = Vec::new();
         self.make_pieces(table, &pieces, PROCESS_COLUMNS, &mut |_, rows| {
-            let [node, pid, command, extdata] =
-                ["nid", "pid", "command", "extdata"].map(|column| rows.column(column));
+            let numbers = ["nid", "pid", "end"].map(|column| rows.column(column));
+            let [command, extdata] = ["command", "extdata"].map(|column| rows.column(column));
             let text = |value: Value<'_>| value.text_lossy().unwrap_or_default().into_owned();
             for i in 0..rows.len {
                 let texts = (text(command.get(i)), text(extdata.get(i)));
-                fields.push((rows.keys.get(i), node.int(i), pid.int(i), texts.0, texts.1));
+                fields.push((rows.keys.get(i), numbers.map(|column| column.int(i)), texts.0, texts.1));
             }
             Ok(())
         })?;
@@ -74,9 +74,10 @@ pub(super) fn process_rows(processes: &[ProcessFields]) -> Result<Rows<Local>, F
     let table = Schema::builtin().get(rocpd::INFO_PROCESS);
     let table = table.ok_or_else(|| Failure::internal("processes have no table"))?;
     let mut rows = RowsBuilder::new(table);
-    for (_, node, pid, command, extdata) in processes {
+    for (_, numbers, command, extdata) in processes {
         let mut values = vec![Value::Null; table.columns.len()];
-        let fields = [(*node).into(), (*pid).into(), command.as_str().into(), extdata.as_str().into()];
+        let [node, pid, end] = numbers.map(Value::from);
+        let fields = [node, pid, end, command.as_str().into(), extdata.as_str().into()];
         for (column, value) in PROCESS_COLUMNS.iter().zip(fields) {
             if let Some(place) = table.position(column) {
                 values[place] = value;
