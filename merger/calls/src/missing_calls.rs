@@ -34,6 +34,15 @@ pub enum MissingCalls {
         /// Number of calls.
         calls: u64,
     },
+    /// Calls that the window cuts are left out, as it is not known how long they wait in it.
+    CutCalls {
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// Number of calls.
+        calls: u64,
+        /// Time of the window in these calls, ns.
+        ns: u64,
+    },
     /// Messages and collectives without a communicator or a number, as profilers record them.
     WithoutCommunicator {
         /// The ranks.

@@ -62,6 +62,11 @@ pub(crate) fn missing_calls(
     for (table, rows) in &losses.rows {
         missing.push(MissingCalls::LostRows { table: table.clone(), rows: *rows });
     }
+    let (ranks, cut_calls) = sum(&|notes| notes.cut_calls);
+    if cut_calls > 0 {
+        let ns = sum(&|notes| notes.cut_ns).1;
+        missing.push(MissingCalls::CutCalls { ranks, calls: cut_calls, ns });
+    }
     let mut add = |count: &dyn Fn(&ProcessNotes) -> u64, of: fn(Vec<u32>, u64) -> MissingCalls| {
         let (ranks, calls) = sum(count);
         if calls > 0 {

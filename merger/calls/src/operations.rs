@@ -22,6 +22,10 @@ pub(crate) struct ProcessNotes {
     pub(crate) merged_polls: u64,
     /// Calls that overlap another one by more than rounding.
     pub(crate) overlapping: u64,
+    /// Calls that the window cuts, which are left out.
+    pub(crate) cut_calls: u64,
+    /// Time of the window in these calls, ns.
+    pub(crate) cut_ns: u64,
     /// Messages and collectives without a communicator or number.
     pub(crate) without_communicator: u64,
     /// Receives of `MPI_Sendrecv` of which the source is not recorded.

@@ -126,7 +126,15 @@ pub(crate) fn sweep_thread(
         let is_rccl = context.names.kind(call.function) == FunctionKind::Rccl;
         (!call.is_marker && !is_rccl).then_some(call)
     };
-    let spans = || regions.iter().filter_map(|region| Some((region, within(region, context.part.window)?)));
+    let window = context.part.window.map(|window| {
+        let (inner, cut) =
+            without_cut_calls(window, regions.iter().filter(|region| call_of(region).is_some()));
+        process.notes.cut_calls += cut;
+        process.notes.cut_ns =
+            process.notes.cut_ns.saturating_add(window.1.abs_diff(window.0) - inner.1.abs_diff(inner.0));
+        inner
+    });
+    let spans = || regions.iter().filter_map(|region| Some((region, within(region, window)?)));
     if !spans().any(|(region, _)| call_of(region).is_some()) {
         return None;
     }
@@ -150,7 +158,7 @@ pub(crate) fn sweep_thread(
     let mut counter = StepRangeCounter::default();
     for (region, (start, end)) in spans() {
         if let Some(call) = call_of(region) {
-            // A call that the window cuts has an unknown duration in it.
+            // Others overlap a call that the window cuts.
             if (start, end) == (region.start, region.end) {
                 sweep.call(region, call);
             }
@@ -189,6 +197,26 @@ pub(crate) fn sweep_thread(
         local_dependencies: Vec::new(),
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
+}
+
+/// Returns the part of a window between the calls that it cuts, and their number: how long these wait in the window is not
+/// known, and their time is no work.
+fn without_cut_calls<'r>(
+    (from, to): (i64, i64),
+    calls: impl Iterator<Item = &'r RegionRow>,
+) -> ((i64, i64), u64) {
+    let (mut first, mut last, mut cut) = (from, to, 0);
+    for call in calls.filter(|call| call.end > from && call.start < to) {
+        let (begins_before, ends_after) = (call.start < from, call.end > to);
+        cut += u64::from(begins_before || ends_after);
+        if begins_before {
+            first = first.max(call.end.min(to));
+        }
+        if ends_after {
+            last = last.min(call.start.max(from));
+        }
+    }
+    ((first, last.max(first)), cut)
 }
 
 impl ThreadSweep<'_, '_> {

@@ -126,7 +126,8 @@ fn windowed_calls(
         part.step_ranges = same.map(|whole| std::mem::take(&mut whole.step_ranges)).unwrap_or_default();
     }
     // Completions of operations outside of the window are no faults of the recording.
-    ProcessCalls { notes: whole.notes, ..found }
+    let ProcessNotes { cut_calls, cut_ns, .. } = found.notes;
+    ProcessCalls { notes: ProcessNotes { cut_calls, cut_ns, ..whole.notes }, ..found }
 }
 
 fn process_calls(

@@ -27,6 +27,7 @@ pub(crate) fn how_to_record(missing: &MissingCalls, is_part: bool) -> Option<&'s
         MissingCalls::UnfinishedRanks(_)
         | MissingCalls::UnknownMembers(_)
         | MissingCalls::OverlappingCalls { .. }
+        | MissingCalls::CutCalls { .. }
         | MissingCalls::MatchedProbes { .. }
         | MissingCalls::UnknownCompletions { .. }
         | MissingCalls::UnusableRegions { .. } => None,

@@ -1,6 +1,7 @@
 //! Why no rank is named, and what is missing in the calls.
 
 use crate::names::{label_text, short};
+use crate::shown_time::shown_time;
 use rpd_calls::{MissingCalls, RunCalls};
 use rpd_console::wording::{counted, grouped, noun, rank_ranges};
 use rpd_graph::DiagnosisLimit;
@@ -83,7 +84,7 @@ pub(crate) fn missing_ranks(calls: &RunCalls) -> impl Iterator<Item = String> {
 /// Describes a part of the calls that is missing, in the run or in a part of it.
 pub fn missing_reason(missing: &MissingCalls, is_part: bool) -> String {
     match missing {
-        MissingCalls::NoMpiCalls if is_part => "no calls to MPI are in the window".to_owned(),
+        MissingCalls::NoMpiCalls if is_part => "no whole calls to MPI are in the window".to_owned(),
         MissingCalls::NoSteps if is_part => "no steps were found in the window".to_owned(),
         MissingCalls::NoMpiCalls => "no calls to MPI were recorded".to_owned(),
         MissingCalls::MissingRanks(ranks) => format!("nothing was recorded of {}", ranks_text(ranks)),
@@ -115,6 +116,11 @@ pub fn missing_reason(missing: &MissingCalls, is_part: bool) -> String {
         MissingCalls::OverlappingCalls { ranks, calls } => {
             let verb = if *calls == 1 { "overlaps another" } else { "overlap others" };
             format!("{} {verb} of the same thread", calls_text(ranks, *calls))
+        }
+        MissingCalls::CutCalls { ranks, calls, ns } => {
+            let (of, time) = (calls_text(ranks, *calls), shown_time(i64::try_from(*ns).unwrap_or(i64::MAX)));
+            let (verb, them) = if *calls == 1 { ("is", "it") } else { ("are", "them") };
+            format!("{of} {verb} left out because the window cuts {them}, {time} in all")
         }
         MissingCalls::WithoutCommunicator { ranks, calls } => {
             let verb = if *calls == 1 { "has" } else { "have" };
@@ -245,14 +251,22 @@ mod tests {
         for (limit, wanted) in limits {
             assert_eq!(limit_reason(&limit, &part), wanted);
         }
-        assert_eq!(missing_reason(&MissingCalls::NoMpiCalls, true), "no calls to MPI are in the window");
+        assert_eq!(
+            missing_reason(&MissingCalls::NoMpiCalls, true),
+            "no whole calls to MPI are in the window"
+        );
         assert_eq!(missing_reason(&MissingCalls::NoSteps, true), "no steps were found in the window");
     }
 
     #[test]
     fn one_and_several_have_the_right_forms() {
         type OfCalls = fn(Vec<u32>, u64) -> MissingCalls;
-        let of_calls: [(OfCalls, &str, &str); 7] = [
+        let of_calls: [(OfCalls, &str, &str); 8] = [
+            (
+                |ranks, calls| MissingCalls::CutCalls { ranks, calls, ns: 1_500_000_000 },
+                "1 call of rank 3 is left out because the window cuts it, 1.500 s in all",
+                "2,000 calls of ranks 0-2 are left out because the window cuts them, 1.500 s in all",
+            ),
             (
                 |ranks, calls| MissingCalls::DroppedCalls { ranks, calls },
                 "1 call of rank 3 was dropped",
