@@ -1,14 +1,20 @@
 //! The analysis of a job: its replay, what caused its waiting, and what other durations would change.
 
+use crate::call_durations::CallDurations;
 use crate::call_graph::CallGraph;
 use crate::critical_path::{CriticalPath, critical_path};
 use crate::delay_costs::{DelayCosts, delay_costs};
-use crate::job_calls::CallTimeline;
+use crate::job_calls::{CallTimeline, JobCalls};
 use crate::label_times::LabelTimes;
 use crate::matched_share::MIN_MATCHED;
 use crate::replay::{ReplayTimes, replay};
+use crate::scenarios::{
+    DurationScenario, RecordedDurations, ScenarioDurations, ScenarioReplays, ScenarioTimes, StepEnds,
+    typical_work,
+};
+use crate::suspects::{min_gain_ns, suspects};
 use crate::waits::{CallWait, WaitRecorder};
-use crate::what_if::{RecordedDurations, StepEnds, WhatIf, WhatIfGain};
+use crate::what_if::{WhatIf, WhatIfGain};
 use crate::work_table::WorkTable;
 use std::collections::BTreeMap;
 
@@ -51,11 +57,60 @@ pub struct WaitAnalysis<'a> {
     pub(crate) graph: &'a CallGraph<'a>,
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
+    /// Work before each call if it takes at most as long as is typical.
+    typical: CallDurations,
     /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
     pub(crate) waits: Vec<CallWait>,
-    pub(crate) replayed: ReplayTimes,
-    /// Mean length of each step in the replay, ns.
-    step_lengths: Vec<f64>,
+    pub(crate) replayed: ReplayTimes<1>,
+    /// Times of the replay with the recorded durations.
+    pub(crate) recorded: ScenarioTimes,
+    pub(crate) scenarios: UsualScenarios,
+}
+
+/// Times in the scenarios that nearly every diagnosis compares.
+#[derive(Clone, Debug)]
+pub(crate) struct UsualScenarios {
+    /// All work in the steps takes at most as long as is typical.
+    pub(crate) typical_steps: ScenarioTimes,
+    /// All work before the first step takes at most as long as is typical.
+    pub(crate) typical_start_up: ScenarioTimes,
+    /// All work after the last step takes at most as long as is typical.
+    pub(crate) typical_ending: ScenarioTimes,
+    /// The network takes no time.
+    pub(crate) ideal_network: ScenarioTimes,
+    /// The work of these threads, the likely suspects, takes at most as long as is typical in the steps.
+    pub(crate) typical_suspects: Option<(Vec<u32>, ScenarioTimes)>,
+}
+
+impl UsualScenarios {
+    /// Replays all of them in one pass over the calls.
+    fn replay(replays: ScenarioReplays<'_>) -> UsualScenarios {
+        let job = replays.graph.job;
+        let suspects: Vec<u32> = suspects(job, replays.table, min_gain_ns(recorded_ns(job)))
+            .into_iter()
+            .map(|(timeline, _)| timeline)
+            .collect();
+        let blocks = replays.table.step_blocks();
+        let after = blocks.end..blocks.end + 1;
+        let mut scenarios = vec![
+            DurationScenario::TypicalWork(replays.work_in(&blocks)),
+            DurationScenario::TypicalWork(replays.work_in(&(0..1))),
+            DurationScenario::TypicalWork(replays.work_in(&after)),
+            DurationScenario::IdealNetwork,
+        ];
+        if !suspects.is_empty() {
+            scenarios.push(DurationScenario::TypicalWork(replays.work_in_steps(&suspects)));
+        }
+        let mut replayed = replays.replay(scenarios).into_iter();
+        let mut next = || replayed.next().unwrap_or_default();
+        UsualScenarios {
+            typical_steps: next(),
+            typical_start_up: next(),
+            typical_ending: next(),
+            ideal_network: next(),
+            typical_suspects: (!suspects.is_empty()).then(|| (suspects, next())),
+        }
+    }
 }
 
 impl<'a> WaitAnalysis<'a> {
@@ -64,24 +119,24 @@ impl<'a> WaitAnalysis<'a> {
         let times = LabelTimes::new(graph.job, graph.transfers());
         let recorded = || {
             let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
-            let replayed = replay(graph, &RecordedDurations { times: &times }, &mut observers);
+            let replayed = replay(graph, &RecordedDurations { graph }, &mut observers);
             (observers, replayed)
         };
-        let (((recorder, steps), replayed), table) = rayon::join(recorded, || WorkTable::new(&times));
-        let (waits, step_lengths) = (recorder.finish(), steps.lengths());
-        WaitAnalysis { graph, times, table, waits, replayed, step_lengths }
+        let scenarios = || {
+            let table = WorkTable::new(&times);
+            let typical = typical_work(&times, &table);
+            let found = UsualScenarios::replay(ScenarioReplays::new(graph, &times, &table, &typical));
+            (table, typical, found)
+        };
+        let (((recorder, steps), replayed), (table, typical, scenarios)) = rayon::join(recorded, scenarios);
+        let recorded = ScenarioTimes { length_ns: replayed.length_ns(), step_lengths: steps.lengths(0) };
+        let waits = recorder.finish();
+        WaitAnalysis { graph, times, table, typical, waits, replayed, recorded, scenarios }
     }
 
     /// Returns the recorded length of the run, ns: if the clocks of nodes cannot be compared, that of its longest thread.
     pub fn recorded_ns(&self) -> i64 {
-        let timelines = &self.graph.job.timelines;
-        if !self.graph.job.has_comparable_times() {
-            let lengths = timelines.iter().map(|timeline| timeline.end_ns.saturating_sub(timeline.start_ns));
-            return lengths.max().unwrap_or(0);
-        }
-        let start = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
-        let end = timelines.iter().map(|timeline| timeline.end_ns).max().unwrap_or(0);
-        end.saturating_sub(start)
+        recorded_ns(self.graph.job)
     }
 
     /// Returns the length of the replay with the recorded durations, ns. It differs from the recorded length if not
@@ -122,7 +177,7 @@ impl<'a> WaitAnalysis<'a> {
     pub fn waited_in_call(&self, timeline: usize, call: usize) -> u64 {
         let calls = &self.graph.job.timelines[timeline];
         let until = match calls.calls.len() - call {
-            1 => self.replayed.ends[timeline],
+            1 => self.replayed.end_of(timeline),
             _ => self.replayed.enter_ns(timeline as u32, call as u32 + 1),
         };
         let lasted = until.saturating_sub(self.replayed.enter_ns(timeline as u32, call as u32));
@@ -146,7 +201,9 @@ impl<'a> WaitAnalysis<'a> {
     /// Attributes the waiting that would remain in the steps if the work of some threads took as long as is typical.
     pub(crate) fn delay_costs_without(&self, what_if: &WhatIf<'_>, timelines: &[u32]) -> DelayCosts {
         let mut recorder = WaitRecorder::new(self.graph);
-        let durations = what_if.typical(what_if.work_in_steps(timelines));
+        let selected = what_if.scenarios.work_in_steps(timelines);
+        let scenarios = [DurationScenario::TypicalWork(selected)];
+        let durations = ScenarioDurations { replays: what_if.scenarios, scenarios };
         let replayed = replay(self.graph, &durations, &mut recorder);
         delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
     }
@@ -157,21 +214,15 @@ impl<'a> WaitAnalysis<'a> {
     }
 
     pub(crate) fn what_if(&self) -> WhatIf<'_> {
-        let length_ns = self.replayed_ns();
-        WhatIf {
-            graph: self.graph,
-            times: &self.times,
-            table: &self.table,
-            length_ns,
-            off_ns: self.recorded_ns() - length_ns,
-            step_lengths: &self.step_lengths,
-        }
+        let scenarios = ScenarioReplays::new(self.graph, &self.times, &self.table, &self.typical);
+        let off_ns = self.recorded_ns() - self.replayed_ns();
+        WhatIf { scenarios, recorded: &self.recorded, off_ns }
     }
 
     /// Returns the gain if the work of these threads took as long as is typical, under one label or in all.
     pub fn gain(&self, timelines: &[u32], label: Option<u32>) -> WhatIfGain {
         let what_if = self.what_if();
-        what_if.gain(what_if.work_of(timelines, label.map(|label| self.times.slot(label))))
+        what_if.gain(what_if.scenarios.work_of(timelines, label.map(|label| self.times.slot(label))))
     }
 
     /// Returns the efficiency of the threads.
@@ -211,8 +262,8 @@ impl<'a> WaitAnalysis<'a> {
         let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / work.len().max(1) as f64;
         let length = self.replayed_ns() as f64;
         let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-        let ideal =
-            (self.matched_share().share() >= MIN_MATCHED).then(|| self.what_if().ideal_length_ns() as f64);
+        let ideal = self.scenarios.ideal_network.length_ns as f64;
+        let ideal = (self.matched_share().share() >= MIN_MATCHED).then_some(ideal);
         JobEfficiency {
             parallel: ratio(mean, length),
             load_balance: ratio(mean, longest),
@@ -220,4 +271,16 @@ impl<'a> WaitAnalysis<'a> {
             transfer: ideal.map(|ideal| ratio(ideal, length)),
         }
     }
+}
+
+/// Returns the recorded length of a run, ns: if the clocks of nodes cannot be compared, that of its longest thread.
+fn recorded_ns(job: &JobCalls) -> i64 {
+    let timelines = &job.timelines;
+    if !job.has_comparable_times() {
+        let lengths = timelines.iter().map(|timeline| timeline.end_ns.saturating_sub(timeline.start_ns));
+        return lengths.max().unwrap_or(0);
+    }
+    let start = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
+    let end = timelines.iter().map(|timeline| timeline.end_ns).max().unwrap_or(0);
+    end.saturating_sub(start)
 }

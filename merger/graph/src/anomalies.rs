@@ -15,6 +15,8 @@ const MIN_SHARE_OF_STEP: f64 = 0.05;
 const PARTS_OF_RUN: f64 = 100.0;
 /// Minimum number of events of a kind that are compared.
 const MIN_EVENTS: usize = 10;
+/// Events that take long on one thread in more than this share of the steps are no single ones.
+const MAX_SHARE_OF_STEPS: f64 = 0.2;
 /// Minimum number of ranks whose work is compared.
 const MIN_RANKS: usize = 5;
 /// Factor that makes the median of distances comparable with a standard deviation.
@@ -113,11 +115,27 @@ impl WaitAnalysis<'_> {
             known.events = events;
         });
         let mut found: Vec<JobAnomaly> = found.into_values().collect();
+        self.leave_out_steady(&mut found);
         let order = |one: &JobAnomaly| {
             (std::cmp::Reverse(one.ns - one.typical_ns), one.kind, one.label, one.step, one.timeline)
         };
         found.sort_by_key(order);
         found
+    }
+
+    /// Leaves out events that take long on one thread in many steps. The diagnosis is about these.
+    fn leave_out_steady(&self, found: &mut Vec<JobAnomaly>) {
+        let mut rows: HashMap<(EventKind, u32), u32> = HashMap::new();
+        let key = |one: &JobAnomaly| ((one.kind, one.label), one.timeline);
+        found.iter().for_each(|one| *rows.entry(key(one)).or_default() += 1);
+        let steps = self.graph.job.steps;
+        let is_single = |one: &JobAnomaly| {
+            rows.get(&key(one))
+                .is_none_or(|rows| f64::from(*rows) <= (f64::from(steps) * MAX_SHARE_OF_STEPS).max(1.0))
+        };
+        if steps > 0 {
+            found.retain(is_single);
+        }
     }
 
     /// Returns by how much an event in a step, and the work of a rank, must at least exceed the median, ns.

@@ -8,7 +8,7 @@ const LONG: u32 = u32::MAX;
 pub(crate) struct CallDurations {
     short: Vec<u32>,
     /// Call and duration of those of 4.3 s and more, by call.
-    long: Vec<(u32, u64)>,
+    long: Vec<(usize, u64)>,
 }
 
 impl CallDurations {
@@ -23,8 +23,20 @@ impl CallDurations {
 
     #[cold]
     fn long_ns(&self, call: usize) -> u64 {
-        let place = self.long.binary_search_by_key(&(call as u32), |(call, _)| *call);
+        let place = self.long.binary_search_by_key(&call, |(call, _)| *call);
         place.map_or(0, |place| self.long[place].1)
+    }
+
+    /// Joins the durations of several lists of calls.
+    pub(crate) fn joined(parts: Vec<CallDurations>) -> CallDurations {
+        let mut all = CallDurations::default();
+        all.short.reserve_exact(parts.iter().map(|part| part.short.len()).sum());
+        for part in parts {
+            let before = all.short.len();
+            all.long.extend(part.long.into_iter().map(|(call, ns)| (before + call, ns)));
+            all.short.extend(part.short);
+        }
+        all
     }
 
     /// Returns the durations in the order of calls, ns.
@@ -41,7 +53,7 @@ impl FromIterator<u64> for CallDurations {
         for ns in durations {
             let short = u32::try_from(ns).unwrap_or(LONG);
             if short == LONG {
-                all.long.push((all.short.len() as u32, ns));
+                all.long.push((all.short.len(), ns));
             }
             all.short.push(short);
         }
@@ -59,5 +71,7 @@ mod tests {
         let kept: CallDurations = all.into_iter().collect();
         assert_eq!(kept.iter().collect::<Vec<u64>>(), all);
         assert_eq!((kept.short.len(), kept.long.len()), (7, 3));
+        let twice = CallDurations::joined(vec![kept.clone(), CallDurations::default(), kept]);
+        assert_eq!(twice.iter().collect::<Vec<u64>>(), [all, all].concat());
     }
 }

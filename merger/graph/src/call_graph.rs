@@ -9,6 +9,7 @@ use crate::job_calls::{
 };
 use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
+use crate::replay_plan::ReplayPlan;
 use crate::transfers::transfer_times;
 use rayon::prelude::*;
 use std::sync::OnceLock;
@@ -79,8 +80,8 @@ impl PackedDependency {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TimelineDependencies {
     /// Call of each dependency, ascending.
-    calls: Vec<u32>,
-    dependencies: Vec<PackedDependency>,
+    pub(crate) calls: Vec<u32>,
+    pub(crate) dependencies: Vec<PackedDependency>,
     /// Instances that the calls enter, by call.
     pub(crate) entrances: Vec<Entrance>,
 }
@@ -97,8 +98,7 @@ impl TimelineDependencies {
     }
 
     /// Returns the call and all its dependencies, of which the first is at a place.
-    #[inline]
-    pub(crate) fn at(&self, place: usize) -> Option<(u32, &[PackedDependency])> {
+    fn at(&self, place: usize) -> Option<(u32, &[PackedDependency])> {
         let call = *self.calls.get(place)?;
         let count = self.calls[place..].iter().take_while(|other| **other == call).count();
         Some((call, &self.dependencies[place..place + count]))
@@ -109,7 +109,7 @@ impl TimelineDependencies {
 #[derive(Clone, Debug)]
 pub struct CallDependencies {
     instances: Instances,
-    timelines: Vec<TimelineDependencies>,
+    plan: ReplayPlan,
     /// Durations of the calls without waiting, by timeline.
     transfers: Vec<CallDurations>,
     message_counts: MessageCounts,
@@ -128,13 +128,13 @@ impl CallDependencies {
             rayon::join(|| EagerLimits::measure(job, &messages), || ObservedWaits::new(job, &instances));
         let builder = DependencyBuilder { job, eager_limits, observed, messages, instances: &instances };
         let timelines = (0..job.timelines.len()).into_par_iter();
-        let timelines = timelines.map(|timeline| builder.dependencies_of(timeline)).collect();
+        let timelines: Vec<TimelineDependencies> =
+            timelines.map(|timeline| builder.dependencies_of(timeline)).collect();
         drop(builder);
         instances.forget_entries();
-        let found = CallDependencies { instances, timelines, transfers: Vec::new(), message_counts };
-        let graph = CallGraph::of(job, found);
-        let transfers = transfer_times(&graph);
-        Ok(CallDependencies { transfers, ..graph.found })
+        let transfers = transfer_times(job, &instances, &timelines);
+        let plan = ReplayPlan::new(job, &instances, timelines, &transfers);
+        Ok(CallDependencies { instances, plan, transfers, message_counts })
     }
 }
 
@@ -166,9 +166,9 @@ impl<'a> CallGraph<'a> {
         &self.found.instances
     }
 
-    /// Returns what the calls of each timeline depend on.
-    pub(crate) fn timelines(&self) -> &[TimelineDependencies] {
-        &self.found.timelines
+    /// Returns the calls as replays read them.
+    pub(crate) fn plan(&self) -> &ReplayPlan {
+        &self.found.plan
     }
 
     /// Returns the durations of the calls without waiting, by timeline.

@@ -33,7 +33,7 @@ pub struct CriticalPath {
 pub(crate) fn critical_path(
     times: &LabelTimes<'_>,
     waits: &[CallWait],
-    replayed: &ReplayTimes,
+    replayed: &ReplayTimes<1>,
 ) -> CriticalPath {
     let timelines = times.job().timelines.len();
     let mut waits_of: Vec<Vec<&CallWait>> = vec![Vec::new(); timelines];
@@ -42,7 +42,8 @@ pub(crate) fn critical_path(
     }
     let mut on_path: Vec<SlotTimes> = vec![[0; SLOTS]; timelines];
     let mut pieces = Vec::new();
-    let last = (0..timelines).max_by_key(|timeline| (replayed.ends[*timeline], std::cmp::Reverse(*timeline)));
+    let last =
+        (0..timelines).max_by_key(|timeline| (replayed.end_of(*timeline), std::cmp::Reverse(*timeline)));
     let mut place =
         last.map(|timeline| (timeline as u32, times.job().timelines[timeline].calls.len() as u32));
     while let Some((timeline, to_call)) = place {

@@ -6,9 +6,10 @@
 //! is due to waiting is passed on to the causes of that waiting, from the last wait of the job to the first, so that
 //! each wait is visited once.
 
-use crate::label_times::{LabelTimes, SLOTS, SlotTimes};
+use crate::label_times::{LabelTimes, SLOTS};
 use crate::replay::ReplayTimes;
-use crate::waits::{CallWait, NO_CALL};
+use crate::wait_causes::{WaitCause, each_cause_backwards};
+use crate::waits::CallWait;
 
 /// Waiting that the work of one thread under one label caused, ns.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -105,87 +106,54 @@ impl PassedOn {
     }
 }
 
-/// Returns how long the cause of a wait had waited itself since the two threads synchronised, ns: the time from its
-/// first call after that to the call that it entered last, without what is in `of_cause`, its work and transfers.
-pub(crate) fn waited_before(
-    times: &LabelTimes<'_>,
-    replayed: &ReplayTimes,
-    wait: &CallWait,
-    of_cause: &SlotTimes,
-) -> u64 {
-    let CallWait { cause, cause_call, cause_synchronised, .. } = *wait;
-    let first = cause_synchronised.wrapping_add(1);
-    if first >= cause_call {
-        return 0;
-    }
-    let lasted = replayed.enter_ns(cause, cause_call).saturating_sub(replayed.enter_ns(cause, first));
-    // The times in `of_cause` begin at the call at which the two synchronised.
-    let transfer_ns = match cause_synchronised {
-        NO_CALL => 0,
-        call => times.transfer_ns(cause as usize, call as usize),
-    };
-    let before =
-        times.job().timelines[cause as usize].work_ns_before(first as usize).saturating_add(transfer_ns);
-    let known = of_cause.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
-    u64::try_from(lasted).unwrap_or(0).saturating_add(before).saturating_sub(known)
-}
-
 /// Attributes the selected waits to their causes. That a thread and a GPU of one process wait for each other costs others
 /// nothing by itself, but passes on the waits of others.
 pub(crate) fn delay_costs(
     waits: &[CallWait],
     times: &LabelTimes<'_>,
-    replayed: &ReplayTimes,
-    is_selected: impl Fn(&CallWait) -> bool,
+    replayed: &ReplayTimes<1>,
+    is_selected: impl Fn(&CallWait) -> bool + Sync,
 ) -> DelayCosts {
     let count = times.job().timelines.len();
     let mut costs = vec![[DelayCost::default(); SLOTS]; count];
     let mut passed_on = vec![PassedOn::default(); count];
     let mut waited_in: Vec<Vec<(u32, f64)>> = vec![Vec::new(); count];
     let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
-    for wait in waits.iter().rev().filter(|wait| is_selected(wait)) {
-        let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
+    each_cause_backwards(waits, times, replayed, is_selected, |found| {
+        let WaitCause { wait, delays, delayed_ns, waited_before_ns } = found;
+        let CallWait { timeline, call, cause, cause_call, cause_synchronised, ns, .. } = wait;
         let received_ns = ns as f64 * passed_on[timeline as usize].at(call);
         let process_of = |timeline: u32| times.job().timelines[timeline as usize].process;
         let ns = if process_of(timeline) == process_of(cause) { 0 } else { ns };
         let own_ns = ns as f64;
-        let start = |call: u32| (call != NO_CALL).then_some(call as usize);
-        let of_cause = times.between(cause as usize, start(cause_synchronised), cause_call as usize);
-        let of_own = times.between(timeline as usize, start(synchronised), call as usize);
-        let mut delays: SlotTimes = of_cause;
-        let delays = &mut delays[..times.used_slots()];
-        for (delay, own) in delays.iter_mut().zip(of_own) {
-            *delay = delay.saturating_sub(own);
-        }
-        let delayed_ns = delays.iter().fold(0u64, |sum, delay| sum.saturating_add(*delay));
-        let waited_before_ns = waited_before(times, replayed, wait, &of_cause);
         let total_ns = delayed_ns.saturating_add(waited_before_ns) as f64;
         waited_ns = waited_ns.saturating_add(ns);
         if total_ns == 0.0 {
             unexplained_ns += own_ns + received_ns;
-            continue;
+            return;
         }
         let direct = (own_ns / total_ns).min(1.0);
         let propagated = received_ns / total_ns;
         unexplained_ns += (own_ns - direct * total_ns).max(0.0);
-        for (cost, delay) in costs[cause as usize].iter_mut().zip(delays) {
+        for (slot, delay) in delays {
             let delay = *delay as f64;
-            cost.add(DelayCost { direct_ns: direct * delay, propagated_ns: propagated * delay });
+            let cost = DelayCost { direct_ns: direct * delay, propagated_ns: propagated * delay };
+            costs[cause as usize][usize::from(*slot)].add(cost);
         }
-        let function = times.job().timelines[timeline as usize].calls[call as usize].label;
-        let functions = &mut waited_in[cause as usize];
-        let direct_ns = direct * delayed_ns as f64;
         if waited_before_ns > 0 {
             passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
         }
         if ns == 0 {
-            continue;
+            return;
         }
+        let function = times.job().timelines[timeline as usize].calls[call as usize].label;
+        let functions = &mut waited_in[cause as usize];
+        let direct_ns = direct * delayed_ns as f64;
         match functions.iter_mut().find(|(known, _)| *known == function) {
             Some((_, ns)) => *ns += direct_ns,
             None => functions.push((function, direct_ns)),
         }
-    }
+    });
     let of_cause = |(cause, functions): (u32, Vec<(u32, f64)>)| {
         functions.into_iter().map(move |(function, ns)| (cause, function, ns))
     };

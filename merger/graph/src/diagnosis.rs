@@ -10,12 +10,11 @@ use crate::excess::StepExcess;
 use crate::finding::JobFinding;
 use crate::job_calls::JobCalls;
 use crate::matched_share::{MIN_MATCHED, MatchedShare};
+use crate::scenarios::{SCENARIOS_AT_ONCE, ScenarioTimes};
+use crate::suspects::{min_gain_ns, suspects};
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Minimum gain of a finding, as a share of the run.
-const MIN_GAIN: f64 = 0.01;
 /// The replay may be off by this share of the run.
 const MAX_REPLAY_OFF: f64 = 0.05;
 /// Maximum number of findings.
@@ -99,6 +98,8 @@ pub struct JobDiagnosis {
     pub gain_of_all: WhatIfGain,
     /// What it would gain before the first step.
     pub gain_of_start_up: WhatIfGain,
+    /// What it would gain after the last step.
+    pub gain_of_ending: WhatIfGain,
     /// Why no rank is named.
     pub limits: Vec<DiagnosisLimit>,
 }
@@ -107,11 +108,8 @@ impl WaitAnalysis<'_> {
     /// Attributes the waiting in the steps to its causes, and decides what slows the job down.
     pub fn diagnose(&self) -> (DelayCosts, JobDiagnosis) {
         let what_if = self.what_if();
-        let gain_of_all = || what_if.gain(what_if.work_in(&self.table.step_blocks()));
-        let gain_of_start_up = || self.gain_of_start_up(&what_if);
-        let gains = || (gain_of_all(), gain_of_start_up());
-        let (costs, gains) = rayon::join(|| self.delay_costs(), gains);
-        let mut diagnosis = self.diagnose_by(&what_if, &costs, gains);
+        let costs = self.delay_costs();
+        let mut diagnosis = self.diagnose_by(&what_if, &costs);
         if diagnosis.limits.is_empty()
             && let Some(limit) = self.doubt(&diagnosis)
         {
@@ -122,24 +120,25 @@ impl WaitAnalysis<'_> {
         (costs, diagnosis)
     }
 
-    fn diagnose_by(
-        &self,
-        what_if: &WhatIf<'_>,
-        costs: &DelayCosts,
-        (gain_of_all, gain_of_start_up): (WhatIfGain, WhatIfGain),
-    ) -> JobDiagnosis {
+    fn diagnose_by(&self, what_if: &WhatIf<'_>, costs: &DelayCosts) -> JobDiagnosis {
+        let gain_of_all = what_if.gain_over(&self.recorded, &self.scenarios.typical_steps);
         let mut diagnosis = JobDiagnosis {
             verdict: JobVerdict::CannotTell,
             findings: Vec::new(),
             gain_of_all,
-            gain_of_start_up,
+            gain_of_start_up: self.gain_of_block(what_if, 0, &self.scenarios.typical_start_up),
+            gain_of_ending: self.gain_of_block(
+                what_if,
+                self.table.step_blocks().end,
+                &self.scenarios.typical_ending,
+            ),
             limits: self.limits(),
         };
         if !diagnosis.limits.is_empty() {
             return diagnosis;
         }
         let min_gain = self.min_gain_ns();
-        let suspects = self.suspects(min_gain);
+        let suspects = suspects(self.graph.job, &self.table, min_gain);
         if gain_of_all.ns < min_gain {
             diagnosis.verdict = JobVerdict::Balanced;
             return diagnosis;
@@ -202,26 +201,31 @@ impl WaitAnalysis<'_> {
             let of = |block| self.table.excess_ns(timeline as usize, block).unwrap_or(0) as f64;
             self.table.step_blocks().map(of).sum()
         };
-        let gain = |count: usize| what_if.gain_of_timelines(&timelines[..count], before).ns as f64;
-        let all = timelines.len();
-        if all == 1 {
+        let (all, longest) = (timelines.len(), timelines.first().map_or(0.0, |first| excess(*first)));
+        let is_longer = |count: &usize| {
+            let gap = excess(timelines[*count - 1]) - excess(timelines[*count]);
+            gap >= longest * MIN_GROUP_GAP
+        };
+        let mut counts: Vec<usize> = (1..all.min(MAX_TRIED)).filter(is_longer).collect();
+        if counts.is_empty() {
             return all;
         }
-        let (longest, of_all) = (excess(timelines[0]), gain(all));
-        let is_group = |count: &usize| {
-            let shorter = excess(timelines[*count - 1]) - excess(timelines[*count]);
-            shorter >= longest * MIN_GROUP_GAP && gain(*count) >= of_all * MIN_GROUP_SHARE
-        };
-        (1..all.min(MAX_TRIED)).find(is_group).unwrap_or(all)
+        counts.push(all);
+        let groups: Vec<Vec<u32>> = counts.iter().map(|count| timelines[..*count].to_vec()).collect();
+        let gains = what_if.gains_of_groups(&groups, before);
+        let of_all = gains.last().map_or(0, |gain| gain.ns) as f64;
+        let found = counts.iter().zip(&gains).find(|(_, gain)| gain.ns as f64 >= of_all * MIN_GROUP_SHARE);
+        found.map_or(all, |(count, _)| *count)
     }
 
-    /// Returns the gain by typical work before the first step. It happens once, so its error bound is estimated from
-    /// the noise of the work in the steps, and from that of the clocks that compare the starts of nodes.
-    fn gain_of_start_up(&self, what_if: &WhatIf<'_>) -> WhatIfGain {
+    /// Returns the gain by typical work in the block before the first step or after the last one. It happens once, so its
+    /// error bound is estimated from the noise of the work in the steps, and from that of the clocks that compare the starts
+    /// of nodes.
+    fn gain_of_block(&self, what_if: &WhatIf<'_>, block: usize, replayed: &ScenarioTimes) -> WhatIfGain {
         let timelines = &self.graph.job.timelines;
-        let gain = what_if.gain(what_if.work_in(&(0..1)));
+        let gain = what_if.gain_over(&self.recorded, replayed);
         let mut work: Vec<u64> =
-            (0..timelines.len()).map(|timeline| self.table.all_ns(timeline, 0)).collect();
+            (0..timelines.len()).map(|timeline| self.table.all_ns(timeline, block)).collect();
         work.sort_unstable();
         let [typical, longest] = [work.len().saturating_sub(1) / 2, work.len().saturating_sub(1)]
             .map(|place| work.get(place).copied().unwrap_or(0) as f64);
@@ -235,7 +239,7 @@ impl WaitAnalysis<'_> {
 
     /// Returns the minimum gain of a finding, ns.
     fn min_gain_ns(&self) -> i64 {
-        (self.replayed_ns() as f64 * MIN_GAIN) as i64
+        min_gain_ns(self.replayed_ns())
     }
 
     /// Returns what forbids to name a rank.
@@ -270,22 +274,6 @@ impl WaitAnalysis<'_> {
         limits
     }
 
-    /// Returns the threads that work longer than is typical, by more than the noise, the longest excess first.
-    fn suspects(&self, min_gain: i64) -> Vec<(u32, StepExcess)> {
-        let excess = |timeline: u32| {
-            let blocks = self.table.step_blocks();
-            let ns = blocks.map(|block| self.table.excess_ns(timeline as usize, block));
-            (timeline, StepExcess::new(ns, self.graph.job.timelines[timeline as usize].lacks_calls))
-        };
-        let timelines = 0..self.graph.job.timelines.len() as u32;
-        let mut suspects: Vec<(u32, StepExcess)> = timelines
-            .map(excess)
-            .filter(|(_, excess)| excess.is_systematic() && excess.sum_ns() >= min_gain)
-            .collect();
-        suspects.sort_by_key(|(timeline, excess)| (std::cmp::Reverse(excess.sum_ns()), *timeline));
-        suspects
-    }
-
     /// Returns the suspects without which the job would be shorter, the longest excess first, and the gain of all of
     /// them; `None` if these are too many to stand out.
     fn named(
@@ -298,20 +286,27 @@ impl WaitAnalysis<'_> {
         if named.is_empty() {
             return None;
         }
-        let mut all = what_if.gain_of_timelines(&named, &[]);
+        let mut all = match &self.scenarios.typical_suspects {
+            Some((suspects, replayed)) if *suspects == named => what_if.gain_over(&self.recorded, replayed),
+            _ => what_if.gain_of_timelines(&named, &[]),
+        };
         if all.ns < min_gain {
             return None;
         }
         // Threads that hold up nobody are left out, from the one with the smallest excess on.
-        for (timeline, _) in suspects.iter().rev().take(MAX_TRIED) {
-            let without: Vec<u32> = named.iter().copied().filter(|other| other != timeline).collect();
-            let gain = match without.is_empty() {
-                true => WhatIfGain::default(),
-                false => what_if.gain_of_timelines(&without, &[]),
-            };
-            if all.ns - gain.ns < min_gain / 2 {
-                (named, all) = (without, gain);
+        let tried: Vec<u32> = suspects.iter().rev().take(MAX_TRIED).map(|(timeline, _)| *timeline).collect();
+        let mut left = &tried[..];
+        while !left.is_empty() {
+            let some = &left[..left.len().min(SCENARIOS_AT_ONCE)];
+            let without = |timeline: &u32| named.iter().copied().filter(|other| other != timeline).collect();
+            let groups: Vec<Vec<u32>> = some.iter().map(without).collect();
+            let gains = what_if.gains_of_groups(&groups, &[]);
+            // The gains after this one are those with the thread that is left out.
+            let found = gains.iter().position(|gain| all.ns - gain.ns < min_gain / 2);
+            if let Some(place) = found {
+                (named, all) = (groups[place].clone(), gains[place]);
             }
+            left = &left[found.map_or(some.len(), |place| place + 1)..];
         }
         let processes = self.graph.job.processes_of(&named).len();
         (!named.is_empty() && processes * 2 <= self.graph.job.processes as usize).then_some((named, all))
@@ -344,7 +339,7 @@ impl WaitAnalysis<'_> {
         if !self.limits().is_empty() {
             return Vec::new();
         }
-        let (what_if, suspects) = (self.what_if(), self.suspects(self.min_gain_ns()));
+        let (what_if, suspects) = (self.what_if(), suspects(self.graph.job, &self.table, self.min_gain_ns()));
         let mut by_cost: Vec<u32> = (0..self.graph.job.timelines.len() as u32).collect();
         let cost = |timeline: &u32| costs.of_timeline(*timeline as usize).total_ns();
         by_cost.sort_by(|one, other| cost(other).total_cmp(&cost(one)).then(one.cmp(other)));
@@ -355,8 +350,9 @@ impl WaitAnalysis<'_> {
                 tried.push(timeline);
             }
         }
-        let gain = |timeline: u32| (timeline, what_if.gain_of_timelines(&[timeline], &[]));
-        let mut gains: Vec<(u32, WhatIfGain)> = tried.into_par_iter().map(gain).collect();
+        let groups: Vec<Vec<u32>> = tried.iter().map(|timeline| vec![*timeline]).collect();
+        let gains = what_if.gains_of_groups(&groups, &[]);
+        let mut gains: Vec<(u32, WhatIfGain)> = tried.into_iter().zip(gains).collect();
         gains.sort_by_key(|(timeline, gain)| (std::cmp::Reverse(gain.ns), *timeline));
         gains
     }

@@ -1,9 +1,9 @@
 //! Single waits with what the thread that was waited for did meanwhile: the evidence of a finding.
 
 use crate::analysis::WaitAnalysis;
-use crate::delay_costs::waited_before;
 use crate::job_calls::CallTimeline;
 use crate::label_times::{SLOTS, SlotTimes};
+use crate::wait_causes::waited_before;
 use crate::waits::{CallWait, NO_CALL};
 use std::cmp::Reverse;
 
@@ -49,12 +49,17 @@ pub struct ExplainedWaits {
 }
 
 impl WaitAnalysis<'_> {
-    /// Returns the waits in the steps for some threads, at most `max_listed` of them with what explains them. If
-    /// there are no steps, all waits count.
+    /// Returns the waits of other processes in the steps for some threads, at most `max_listed` of them with what explains
+    /// them. If there are no steps, all waits count.
     pub fn waits_for(&self, causes: &[u32], max_listed: usize) -> ExplainedWaits {
         let mut is_cause = vec![false; self.graph.job.timelines.len()];
         causes.iter().for_each(|cause| is_cause[*cause as usize] = true);
-        let is_selected = |wait: &&CallWait| is_cause[wait.cause as usize] && self.is_in_steps(wait);
+        let process = |timeline: u32| self.graph.job.timelines[timeline as usize].process;
+        let is_selected = |wait: &&CallWait| {
+            is_cause[wait.cause as usize]
+                && process(wait.timeline) != process(wait.cause)
+                && self.is_in_steps(wait)
+        };
         let mut found: Vec<&CallWait> = self.waits.iter().filter(is_selected).collect();
         let (count, waited_ns) =
             (found.len() as u64, found.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.ns)));

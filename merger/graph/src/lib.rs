@@ -27,12 +27,16 @@ mod messages;
 mod observed_waits;
 mod open_calls;
 mod replay;
+mod replay_plan;
+mod scenarios;
 #[cfg(test)]
 mod small_job;
 mod step_excess;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod wait_causes;
 mod waits;
 mod what_if;
 mod work_table;

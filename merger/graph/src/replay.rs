@@ -1,50 +1,47 @@
 //! Replays the calls of a job: each thread works and communicates as long as it did, and waits for what it depends
 //! on. With other durations, the replay says how long the job would have taken.
+//!
+//! A call depends on the same calls whatever these last, so one pass over the calls replays `N` sets of durations. It is
+//! hardly slower than a pass for one, because most of its time goes into finding the calls in memory.
 
-use crate::call_graph::{CallGraph, Dependency};
+use crate::call_graph::{CallGraph, Dependency, PackedDependency};
 use crate::job_calls::CollectiveWaits;
+use crate::replay_plan::{PlannedPlace, ReplayPlan};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Durations of a replay, ns.
-pub(crate) trait ReplayDurations {
-    /// Returns the duration of the work before a call; of the index after the last call, that after it.
-    fn work_ns(&self, timeline: usize, call: usize) -> u64;
-    /// Returns the duration of a call without waiting.
-    fn transfer_ns(&self, timeline: usize, call: usize) -> u64;
+/// `N` sets of durations, ns.
+pub(crate) trait ReplayDurations<const N: usize> {
+    /// Returns the durations of the work before a call; of the place after the last call, those after it.
+    fn work_ns(&self, place: PlannedPlace) -> [u64; N];
+    /// Returns the durations of a call without waiting.
+    fn transfer_ns(&self, place: PlannedPlace) -> [u64; N];
 }
 
-/// Watches a replay.
-pub(crate) trait ReplayObserver {
+/// Watches a replay of `N` sets of durations.
+pub(crate) trait ReplayObserver<const N: usize> {
     /// A thread leaves a call.
-    fn exited(&mut self, replay: &ReplayTimes, exit: ReplayedExit);
+    fn exited(&mut self, replay: &ReplayTimes<N>, exit: ReplayedExit<N>);
 }
 
 /// A call that has been replayed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplayedExit {
+pub(crate) struct ReplayedExit<const N: usize> {
     pub(crate) timeline: u32,
     pub(crate) call: u32,
-    /// Time of the exit, ns of the replay.
-    pub(crate) exit_ns: i64,
-    /// Time that the call waited, ns.
-    pub(crate) waited_ns: u64,
-    /// The dependency that came last, if the call waited.
+    /// Times of the exit, ns of the replay.
+    pub(crate) exit_ns: [i64; N],
+    /// Times that the call waited, ns.
+    pub(crate) waited_ns: [u64; N],
+    /// The dependency that came last with the first set of durations, if the call waited with these.
     pub(crate) last: Option<Dependency>,
 }
 
-impl<A: ReplayObserver, B: ReplayObserver> ReplayObserver for (A, B) {
-    fn exited(&mut self, replay: &ReplayTimes, exit: ReplayedExit) {
+impl<const N: usize, A: ReplayObserver<N>, B: ReplayObserver<N>> ReplayObserver<N> for (A, B) {
+    fn exited(&mut self, replay: &ReplayTimes<N>, exit: ReplayedExit<N>) {
         self.0.exited(replay, exit);
         self.1.exited(replay, exit);
     }
-}
-
-/// Observes nothing.
-pub(crate) struct Unobserved;
-
-impl ReplayObserver for Unobserved {
-    fn exited(&mut self, _: &ReplayTimes, _: ReplayedExit) {}
 }
 
 /// Time of a call that has not been entered.
@@ -54,82 +51,100 @@ const NONE: u32 = u32::MAX;
 
 /// Times of a replay, ns from the start of the job.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplayTimes {
-    enters: Vec<Vec<i64>>,
+pub(crate) struct ReplayTimes<const N: usize> {
+    /// By the indices of the plan; with several sets of durations only of the calls that others await.
+    enters: Vec<[i64; N]>,
+    /// Index of the first call of each timeline.
+    first_call: Vec<usize>,
     /// Start of each timeline.
     starts: Vec<i64>,
-    /// End of each timeline.
-    pub(crate) ends: Vec<i64>,
+    /// Ends of each timeline.
+    ends: Vec<[i64; N]>,
     /// Dependencies that were given up, because calls waited for one another.
     pub(crate) given_up: u64,
 }
 
-impl ReplayTimes {
+impl<const N: usize> ReplayTimes<N> {
+    /// Returns the length of the job with each set of durations, ns.
+    pub(crate) fn lengths_ns(&self) -> [i64; N] {
+        std::array::from_fn(|of| self.ends.iter().map(|ends| ends[of]).max().unwrap_or(0))
+    }
+}
+
+impl ReplayTimes<1> {
     /// Returns when a thread entered a call, ns of the replay.
     pub(crate) fn enter_ns(&self, timeline: u32, call: u32) -> i64 {
-        self.enters[timeline as usize][call as usize]
+        self.enters[self.first_call[timeline as usize] + call as usize][0]
+    }
+
+    /// Returns the end of a timeline, ns of the replay.
+    pub(crate) fn end_of(&self, timeline: usize) -> i64 {
+        self.ends[timeline][0]
     }
 
     /// Returns the length of a timeline, ns.
     pub(crate) fn length_of(&self, timeline: usize) -> u64 {
-        u64::try_from(self.ends[timeline].saturating_sub(self.starts[timeline])).unwrap_or(0)
+        u64::try_from(self.end_of(timeline).saturating_sub(self.starts[timeline])).unwrap_or(0)
     }
 
     /// Returns the length of the job, ns.
     pub(crate) fn length_ns(&self) -> i64 {
-        self.ends.iter().copied().max().unwrap_or(0)
+        self.lengths_ns()[0]
     }
 }
 
 /// Replays a job with these durations.
-pub(crate) fn replay(
+pub(crate) fn replay<const N: usize>(
     graph: &CallGraph<'_>,
-    durations: &impl ReplayDurations,
-    observer: &mut impl ReplayObserver,
-) -> ReplayTimes {
+    durations: &impl ReplayDurations<N>,
+    observer: &mut impl ReplayObserver<N>,
+) -> ReplayTimes<N> {
     let mut replay = Replay::new(graph);
     replay.run(durations, observer);
     replay.times
 }
 
-struct Replay<'a> {
+struct Replay<'a, const N: usize> {
     graph: &'a CallGraph<'a>,
-    times: ReplayTimes,
-    cursors: Vec<Cursor>,
+    plan: &'a ReplayPlan,
+    times: ReplayTimes<N>,
+    cursors: Vec<Cursor<N>>,
     /// Timelines that can go on.
     ready: VecDeque<u32>,
     /// Calls of each timeline whose entry others wait for, with the waiting timeline.
     waiting_for_call: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
-    /// Members of each collective that have entered, and the time of the last, ns.
-    entered: Vec<(u32, i64)>,
+    /// What each timeline waits for.
+    awaited: Vec<Option<Dependency>>,
+    /// Members of each collective that have entered, and the times of the last, ns.
+    entered: Vec<(u32, [i64; N])>,
     /// First timeline that waits for a collective, and the next one after each.
     first_waiting: Vec<u32>,
     next_waiting: Vec<u32>,
 }
 
 /// How far a timeline is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
+#[derive(Clone, Copy, Debug)]
+struct Cursor<const N: usize> {
     /// Number of calls that were entered.
     entered: u32,
     /// Number of calls that were left.
     left: u32,
-    /// Exit of the last call, ns.
-    exit_ns: i64,
-    /// Place of the first dependency of the next call that has some.
-    dependent: u32,
-    /// Dependencies of the call that have come, and the last of them.
-    came: u32,
-    latest_ns: i64,
-    latest: Option<Dependency>,
-    /// What the timeline waits for.
-    awaited: Option<Dependency>,
-    /// Next collective that the timeline enters.
-    entrance: u32,
+    /// Exits of the last call, ns.
+    exit_ns: [i64; N],
+    /// Entries into the call after it, ns.
+    enter_ns: [i64; N],
+    /// Times of the last of the dependencies of the call that have come.
+    latest_ns: [i64; N],
+    /// The last of them with the first durations.
+    latest: Option<PackedDependency>,
+    /// Index of the next dependency.
+    dependency: usize,
+    /// Index of the next entrance.
+    entrance: usize,
 }
 
-impl<'a> Replay<'a> {
-    fn new(graph: &'a CallGraph<'a>) -> Replay<'a> {
+impl<'a, const N: usize> Replay<'a, N> {
+    fn new(graph: &'a CallGraph<'a>) -> Replay<'a, N> {
         let timelines = &graph.job.timelines;
         let are_comparable = graph.job.has_comparable_times();
         let first = timelines.iter().map(|timeline| timeline.start_ns).min().unwrap_or(0);
@@ -138,28 +153,39 @@ impl<'a> Replay<'a> {
             false => 0,
         };
         let starts: Vec<i64> = timelines.iter().map(|timeline| start(timeline.start_ns)).collect();
-        let cursors = starts
-            .iter()
-            .map(|start| Cursor { exit_ns: *start, latest_ns: i64::MIN, ..Cursor::default() })
-            .collect();
+        let plan = graph.plan();
+        let cursor = |(timeline, start): (usize, &i64)| Cursor {
+            entered: 0,
+            left: 0,
+            exit_ns: [*start; N],
+            enter_ns: [*start; N],
+            latest_ns: [i64::MIN; N],
+            latest: None,
+            dependency: plan.first_dependency(timeline),
+            entrance: plan.first_entrance(timeline),
+        };
+        let cursors = starts.iter().enumerate().map(cursor).collect();
         Replay {
             graph,
+            plan,
             times: ReplayTimes {
-                enters: timelines.iter().map(|timeline| vec![NOT_ENTERED; timeline.calls.len()]).collect(),
+                enters: vec![[NOT_ENTERED; N]; if N == 1 { plan.len() } else { plan.awaited_len() }],
+                first_call: (0..timelines.len()).map(|timeline| plan.place(timeline, 0).index).collect(),
                 starts,
-                ends: vec![0; timelines.len()],
+                ends: vec![[0; N]; timelines.len()],
                 given_up: 0,
             },
             cursors,
             ready: (0..timelines.len() as u32).collect(),
             waiting_for_call: timelines.iter().map(|_| BinaryHeap::new()).collect(),
-            entered: vec![(0, i64::MIN); graph.instances().len()],
+            awaited: vec![None; timelines.len()],
+            entered: vec![(0, [i64::MIN; N]); graph.instances().len()],
             first_waiting: vec![NONE; graph.instances().len()],
             next_waiting: vec![NONE; timelines.len()],
         }
     }
 
-    fn run(&mut self, durations: &impl ReplayDurations, observer: &mut impl ReplayObserver) {
+    fn run(&mut self, durations: &impl ReplayDurations<N>, observer: &mut impl ReplayObserver<N>) {
         loop {
             while let Some(timeline) = self.ready.pop_front() {
                 self.advance(timeline, durations, observer);
@@ -179,11 +205,10 @@ impl<'a> Replay<'a> {
     }
 
     fn give_up_dependency(&mut self, timeline: usize) {
-        let cursor = &mut self.cursors[timeline];
-        cursor.came += 1;
+        self.cursors[timeline].dependency += 1;
         self.times.given_up += 1;
         let number = timeline as u32;
-        match cursor.awaited.take() {
+        match self.awaited[timeline].take() {
             Some(Dependency::Enter { timeline: other, .. }) => {
                 self.waiting_for_call[other as usize].retain(|Reverse((_, waiting))| *waiting != number);
             }
@@ -211,54 +236,58 @@ impl<'a> Replay<'a> {
     fn advance(
         &mut self,
         timeline: u32,
-        durations: &impl ReplayDurations,
-        observer: &mut impl ReplayObserver,
+        durations: &impl ReplayDurations<N>,
+        observer: &mut impl ReplayObserver<N>,
     ) {
         let t = timeline as usize;
         let calls = self.graph.job.timelines[t].calls.len();
-        while (self.cursors[t].left as usize) < calls {
+        loop {
             let call = self.cursors[t].left;
-            if self.cursors[t].entered == call {
-                self.enter(timeline, call, durations);
-            }
-            if !self.dependencies_came(timeline, call) {
+            let place = self.plan.place(t, call as usize);
+            if call as usize == calls {
+                self.times.ends[t] = plus(self.cursors[t].exit_ns, durations.work_ns(place));
                 return;
             }
-            let enter = self.times.enters[t][call as usize];
+            if self.cursors[t].entered == call {
+                self.enter(timeline, place, durations);
+            }
+            if !self.dependencies_came(timeline, place) {
+                return;
+            }
             let cursor = &mut self.cursors[t];
-            let waited = cursor.latest_ns.saturating_sub(enter).max(0) as u64;
-            let transfer = durations.transfer_ns(t, call as usize);
-            cursor.exit_ns = enter.saturating_add_unsigned(waited).saturating_add_unsigned(transfer);
-            let exit = ReplayedExit {
-                timeline,
-                call,
-                exit_ns: cursor.exit_ns,
-                waited_ns: waited,
-                last: cursor.latest.filter(|_| waited > 0),
-            };
-            (cursor.came, cursor.latest_ns, cursor.latest) = (0, i64::MIN, None);
+            let enter = cursor.enter_ns;
+            let transfers = durations.transfer_ns(place);
+            let waited_ns =
+                std::array::from_fn(|of| cursor.latest_ns[of].saturating_sub(enter[of]).max(0) as u64);
+            cursor.exit_ns = plus(plus(enter, waited_ns), transfers);
+            let last = cursor.latest.filter(|_| waited_ns[0] > 0).map(PackedDependency::unpack);
+            let exit = ReplayedExit { timeline, call, exit_ns: cursor.exit_ns, waited_ns, last };
+            (cursor.latest_ns, cursor.latest) = ([i64::MIN; N], None);
             cursor.left += 1;
             observer.exited(&self.times, exit);
         }
-        self.times.ends[t] = self.cursors[t].exit_ns.saturating_add_unsigned(durations.work_ns(t, calls));
     }
 
-    fn enter(&mut self, timeline: u32, call: u32, durations: &impl ReplayDurations) {
+    fn enter(&mut self, timeline: u32, place: PlannedPlace, durations: &impl ReplayDurations<N>) {
         let t = timeline as usize;
         let cursor = &mut self.cursors[t];
-        let enter = cursor.exit_ns.saturating_add_unsigned(durations.work_ns(t, call as usize));
-        self.times.enters[t][call as usize] = enter;
-        cursor.entered += 1;
+        let enter = plus(cursor.exit_ns, durations.work_ns(place));
+        let call = cursor.entered;
+        (cursor.enter_ns, cursor.entered) = (enter, call + 1);
+        if let Some(index) = enter_index::<N>(self.plan, place) {
+            self.times.enters[index] = enter;
+        }
         let waiting = &mut self.waiting_for_call[t];
         while waiting.peek().is_some_and(|Reverse((awaited, _))| *awaited <= call) {
             self.ready.extend(waiting.pop().map(|Reverse((_, waiting))| waiting));
         }
-        let entrances = &self.graph.timelines()[t].entrances;
-        while let Some(entrance) = entrances.get(cursor.entrance as usize).filter(|next| next.call == call) {
-            cursor.entrance += 1;
+        let end = self.plan.entrances_end(place);
+        let entrances = self.plan.entrances(cursor.entrance..end);
+        cursor.entrance = end;
+        for entrance in entrances {
             let instance = entrance.instance as usize;
             let (entered, latest) = &mut self.entered[instance];
-            (*entered, *latest) = (*entered + 1, enter.max(*latest));
+            (*entered, *latest) = (*entered + 1, latest_of(enter, *latest));
             let found = self.graph.instances().get(entrance.instance);
             if found.waits == CollectiveWaits::ForLower || *entered == found.members {
                 let mut waiting = std::mem::replace(&mut self.first_waiting[instance], NONE);
@@ -271,33 +300,32 @@ impl<'a> Replay<'a> {
     }
 
     /// Returns whether everything that a call depends on has come. Otherwise the timeline waits for the next.
-    fn dependencies_came(&mut self, timeline: u32, call: u32) -> bool {
+    fn dependencies_came(&mut self, timeline: u32, place: PlannedPlace) -> bool {
         let t = timeline as usize;
-        let place = self.cursors[t].dependent as usize;
-        let Some((of, dependencies)) = self.graph.timelines()[t].at(place) else { return true };
-        if of != call {
-            return true;
-        }
-        while let Some(dependency) = dependencies.get(self.cursors[t].came as usize) {
-            let dependency = dependency.unpack();
+        let end = self.plan.dependencies_end(place);
+        while self.cursors[t].dependency < end {
+            let packed = self.plan.dependency(self.cursors[t].dependency);
+            let dependency = packed.unpack();
             let Some(at) = self.time_of(dependency) else {
                 self.wait_for(timeline, dependency);
                 return false;
             };
             let cursor = &mut self.cursors[t];
-            if at > cursor.latest_ns {
-                (cursor.latest_ns, cursor.latest) = (at, Some(dependency));
+            if at[0] > cursor.latest_ns[0] {
+                cursor.latest = Some(packed);
             }
-            cursor.came += 1;
+            cursor.latest_ns = latest_of(at, cursor.latest_ns);
+            cursor.dependency += 1;
         }
-        self.cursors[t].dependent += dependencies.len() as u32;
         true
     }
 
     /// Returns when a dependency came; `None` if it has not.
-    fn time_of(&self, dependency: Dependency) -> Option<i64> {
+    fn time_of(&self, dependency: Dependency) -> Option<[i64; N]> {
         let enter = |timeline: u32, call: u32| {
-            Some(self.times.enter_ns(timeline, call)).filter(|at| *at != NOT_ENTERED)
+            let place = self.plan.place(timeline as usize, call as usize);
+            let at = self.times.enters.get(enter_index::<N>(self.plan, place)?)?;
+            (at[0] != NOT_ENTERED).then_some(*at)
         };
         match dependency {
             Dependency::Enter { timeline, call } => enter(timeline, call),
@@ -307,7 +335,7 @@ impl<'a> Replay<'a> {
                     let lower = self.graph.instances().members(instance).iter().take(member as usize);
                     return lower
                         .map(|lower| enter(lower.timeline, lower.call))
-                        .try_fold(i64::MIN, |latest, at| Some(latest.max(at?)));
+                        .try_fold([i64::MIN; N], |latest, at| Some(latest_of(latest, at?)));
                 }
                 let (entered, latest) = self.entered[instance as usize];
                 (entered == found.members).then_some(latest)
@@ -316,7 +344,7 @@ impl<'a> Replay<'a> {
     }
 
     fn wait_for(&mut self, timeline: u32, dependency: Dependency) {
-        self.cursors[timeline as usize].awaited = Some(dependency);
+        self.awaited[timeline as usize] = Some(dependency);
         match dependency {
             Dependency::Enter { timeline: other, call } => {
                 self.waiting_for_call[other as usize].push(Reverse((call, timeline)));
@@ -324,4 +352,18 @@ impl<'a> Replay<'a> {
             Dependency::Collective { instance, .. } => self.wait_for_collective(timeline, instance),
         }
     }
+}
+
+fn plus<const N: usize>(times: [i64; N], durations: [u64; N]) -> [i64; N] {
+    std::array::from_fn(|of| times[of].saturating_add_unsigned(durations[of]))
+}
+
+fn latest_of<const N: usize>(one: [i64; N], other: [i64; N]) -> [i64; N] {
+    std::array::from_fn(|of| one[of].max(other[of]))
+}
+
+/// Returns the index of a call in the entries of a replay of `N` sets of durations; `None` if it is not kept.
+#[inline]
+fn enter_index<const N: usize>(plan: &ReplayPlan, place: PlannedPlace) -> Option<usize> {
+    if N == 1 { Some(place.index) } else { plan.awaited_index(place) }
 }

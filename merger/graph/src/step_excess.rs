@@ -44,19 +44,22 @@ impl WaitAnalysis<'_> {
         before.and_then(|call| calls.calls.get(call)).map_or(calls.start_ns, |call| call.exit_ns())
     }
 
-    /// Returns the thread among `candidates` that works longest beyond what is typical of all threads: in each
-    /// `steps_in_row` steps from the first on. `None` where none works longer.
+    /// Returns the thread or stream among `candidates` that works longest beyond what is typical of all threads, or of all
+    /// streams: in each `steps_in_row` steps from the first on. `None` where none works longer.
     pub fn longest_work(&self, candidates: &[u32], steps_in_row: u32) -> Vec<Option<ExcessWork>> {
         let job = self.graph.job;
-        let holders = self.label_holders();
+        let holders = [false, true].map(|is_stream| self.label_holders(is_stream));
         let mut work: Vec<SlotTimes> = vec![[0; SLOTS]; job.timelines.len()];
         let mut of_row = |first: u32| {
             let steps = first..first.saturating_add(steps_in_row).min(job.steps);
             for (timeline, of_slots) in work.iter_mut().enumerate() {
                 *of_slots = self.work_in_steps(timeline, steps.clone());
             }
-            let typical = typical_times(&work, &holders);
-            let excess = |timeline: &u32| self.excess_work(*timeline, &work[*timeline as usize], &typical);
+            let typical = holders.each_ref().map(|holders| typical_times(&work, holders));
+            let excess = |timeline: &u32| {
+                let is_stream = job.timelines[*timeline as usize].is_stream;
+                self.excess_work(*timeline, &work[*timeline as usize], &typical[usize::from(is_stream)])
+            };
             let longest = candidates.iter().map(excess);
             let longest = longest.max_by_key(|excess| (excess.excess_ns, Reverse(excess.timeline)));
             longest.filter(|excess| excess.excess_ns > 0)
@@ -95,12 +98,13 @@ impl WaitAnalysis<'_> {
         sum
     }
 
-    /// Returns the threads that have the label of each slot; none for a label that has no typical time.
-    fn label_holders(&self) -> Vec<Vec<usize>> {
+    /// Returns the threads or the streams that have the label of each slot; none for a label that has no typical time.
+    fn label_holders(&self, is_stream: bool) -> Vec<Vec<usize>> {
         let table = &self.table;
         let has =
             |timeline: usize, slot: usize| (0..table.blocks).any(|block| table.ns(timeline, block, slot) > 0);
-        let timelines = || 0..self.graph.job.timelines.len();
+        let jobs = &self.graph.job.timelines;
+        let timelines = || (0..jobs.len()).filter(|timeline| jobs[*timeline].is_stream == is_stream);
         let of_slot = |slot: usize| timelines().filter(|timeline| has(*timeline, slot)).collect();
         (0..SLOTS).map(|slot| if table.is_common[slot] { of_slot(slot) } else { Vec::new() }).collect()
     }

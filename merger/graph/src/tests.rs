@@ -3,6 +3,7 @@
 use crate::delay_costs::DelayCost;
 use crate::diagnosis::{DiagnosisLimit, JobDiagnosis, JobVerdict};
 use crate::label_times::SLOTS;
+use crate::scenarios::DurationScenario;
 use crate::small_job::{Act, run};
 use crate::waits::NO_CALL;
 use crate::*;
@@ -313,10 +314,17 @@ proptest! {
         let path: u64 = analysis.critical_path().pieces.iter().map(|piece| piece.ns).sum();
         prop_assert_eq!(path as i64, analysis.replayed_ns());
         let what_if = analysis.what_if();
-        let all = what_if.gain(what_if.work_in(&(0..usize::MAX))).ns;
+        let all = what_if.gain(what_if.scenarios.work_in(&(0..usize::MAX))).ns;
         for rank in 0..ranks as u32 {
             prop_assert!(analysis.gain(&[rank], None).ns <= all);
         }
+        let replays = what_if.scenarios;
+        let scenarios: Vec<DurationScenario> = (0..4)
+            .map(|block| DurationScenario::TypicalWork(replays.work_in(&(block..block + 2))))
+            .chain([DurationScenario::IdealNetwork, DurationScenario::TypicalWork(replays.work_of(&[0], Some(0)))])
+            .collect();
+        let one_by_one = scenarios.iter().flat_map(|one| replays.replay(vec![one.clone()]));
+        prop_assert_eq!(one_by_one.collect::<Vec<_>>(), replays.replay(scenarios.clone()));
         let efficiency = analysis.efficiency();
         let product = efficiency.load_balance
             * efficiency.serialization.unwrap_or(0.0)

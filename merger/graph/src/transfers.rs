@@ -4,8 +4,9 @@
 //! estimated without comparing clocks: by the shortest duration of the collective, or of calls of its class.
 
 use crate::call_durations::CallDurations;
-use crate::call_graph::{CallGraph, Dependency, PackedDependency, TimelineDependencies, is_near};
+use crate::call_graph::{Dependency, PackedDependency, TimelineDependencies, is_near};
 use crate::eager_limit::{SIZES, size_class};
+use crate::instances::Instances;
 use crate::job_calls::{BegunOperation, Call, CallTimeline, CollectiveWaits, JobCalls};
 use crate::observed_waits::MIN_DURATION_BOUNDS;
 use rayon::prelude::*;
@@ -14,14 +15,18 @@ use rayon::prelude::*;
 const NEAR_LATENCY_NS: u64 = 1_000;
 /// Time that a message takes between nodes if it was not measured, ns.
 const FAR_LATENCY_NS: u64 = 5_000;
-/// The time of a kernel of a collective after the last GPU began it is known if it is at least this many error bounds.
-const MIN_KERNEL_BOUNDS: u64 = 4;
 /// Bandwidth that limits an estimate, bytes per ns.
 const BYTES_PER_NS: u64 = 10;
 
 /// Returns the durations of the calls without waiting, by timeline.
-pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
-    let (arrivals, shortest) = rayon::join(|| Arrivals::measure(graph), || ShortestCalls::measure(graph));
+pub(crate) fn transfer_times(
+    job: &JobCalls,
+    instances: &Instances,
+    dependencies: &[TimelineDependencies],
+) -> Vec<CallDurations> {
+    let graph = MatchedCalls { job, instances };
+    let (arrivals, shortest) =
+        rayon::join(|| Arrivals::measure(graph), || ShortestCalls::measure(graph, dependencies));
     let of_timeline = |(calls, dependent): (&CallTimeline, &TimelineDependencies)| {
         let mut sizes = CompletedSizes::new(graph, calls);
         let mut dependent = dependent.iter().peekable();
@@ -32,32 +37,35 @@ pub(crate) fn transfer_times(graph: &CallGraph<'_>) -> Vec<CallDurations> {
             let after = |latest: i64| {
                 u64::try_from(own.exit_ns().saturating_sub(latest.max(own.enter_ns))).unwrap_or(0)
             };
-            // A kernel of a collective that takes long after the last GPU began its own is itself slow.
-            let is_slow_kernel = |latest: i64, bound: u64| {
-                calls.is_stream && after(latest) >= bound.saturating_mul(MIN_KERNEL_BOUNDS)
-            };
             let latest = arrivals.latest(graph, calls, dependencies);
             match latest {
-                Some((latest, bound))
-                    if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns
-                        || is_slow_kernel(latest, bound) =>
-                {
+                Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
                     after(latest)
                 }
                 _ => {
                     let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(number));
                     let ns = arrivals.estimate(graph, own.duration_ns, class, dependencies, &shortest);
-                    // If one GPU always begins last with a slow kernel, all kernels last as long as that one.
-                    match latest.filter(|_| calls.is_stream) {
-                        Some((latest, bound)) => ns.min(after(latest).saturating_add(bound)),
-                        None => ns,
+                    // The kernel of a slow link takes longer than the shortest of its collective after the last GPU
+                    // began; if one GPU always begins last with a slow kernel, all kernels last as long as that one.
+                    let measured =
+                        latest.filter(|_| calls.is_stream).map(|(latest, bound)| (after(latest), bound));
+                    match measured {
+                        Some((after, bound)) if after.abs_diff(ns) > bound => after,
+                        _ => ns,
                     }
                 }
             }
         };
         (0u32..).zip(&calls.calls).map(&mut of_call).collect()
     };
-    graph.job.timelines.par_iter().zip(graph.timelines()).map(of_timeline).collect()
+    job.timelines.par_iter().zip(dependencies).map(of_timeline).collect()
+}
+
+/// Calls, and the collectives that they enter.
+#[derive(Clone, Copy)]
+struct MatchedCalls<'a> {
+    job: &'a JobCalls,
+    instances: &'a Instances,
 }
 
 /// What the members of each collective have in common.
@@ -78,11 +86,11 @@ struct InstanceArrival {
 }
 
 impl Arrivals {
-    fn measure(graph: &CallGraph<'_>) -> Arrivals {
+    fn measure(graph: MatchedCalls<'_>) -> Arrivals {
         let of_instance = |instance: u32| {
             let mut arrival =
                 InstanceArrival { latest_ns: i64::MIN, shortest_ns: u64::MAX, node: None, bound_ns: Some(0) };
-            for (number, member) in graph.instances().members(instance).iter().enumerate() {
+            for (number, member) in graph.instances.members(instance).iter().enumerate() {
                 let timeline = &graph.job.timelines[member.timeline as usize];
                 let call = &timeline.calls[member.call as usize];
                 arrival.latest_ns = arrival.latest_ns.max(call.enter_ns);
@@ -96,14 +104,14 @@ impl Arrivals {
             }
             arrival
         };
-        Arrivals { instances: (0..graph.instances().len() as u32).into_par_iter().map(of_instance).collect() }
+        Arrivals { instances: (0..graph.instances.len() as u32).into_par_iter().map(of_instance).collect() }
     }
 
     /// Returns when the last dependency came, ns in job time, and the error bound of that, ns. `None` if clocks
     /// cannot be compared.
     fn latest(
         &self,
-        graph: &CallGraph<'_>,
+        graph: MatchedCalls<'_>,
         own: &CallTimeline,
         dependencies: &[PackedDependency],
     ) -> Option<(i64, u64)> {
@@ -117,7 +125,7 @@ impl Arrivals {
                 }
                 Dependency::Collective { instance, member } => {
                     let arrival = self.instances[instance as usize];
-                    let found = graph.instances().get(instance);
+                    let found = graph.instances.get(instance);
                     let at = match found.waits {
                         CollectiveWaits::ForLower => latest_lower(graph, instance, member),
                         _ => arrival.latest_ns,
@@ -137,7 +145,7 @@ impl Arrivals {
     /// Estimates the duration of a call without its waiting.
     fn estimate(
         &self,
-        graph: &CallGraph<'_>,
+        graph: MatchedCalls<'_>,
         duration_ns: u64,
         class: CallClass,
         dependencies: &[PackedDependency],
@@ -147,7 +155,7 @@ impl Arrivals {
             Dependency::Collective { instance, .. } => Some(instance),
             Dependency::Enter { .. } => None,
         });
-        let is_for_all = |instance: &u32| graph.instances().get(*instance).waits == CollectiveWaits::ForAll;
+        let is_for_all = |instance: &u32| graph.instances.get(*instance).waits == CollectiveWaits::ForAll;
         if let Some(instance) = of_instance.filter(is_for_all) {
             return duration_ns.min(self.instances[instance as usize].shortest_ns);
         }
@@ -160,8 +168,8 @@ impl Arrivals {
 }
 
 /// Returns when the last member of lower rank entered, ns in job time.
-fn latest_lower(graph: &CallGraph<'_>, instance: u32, member: u32) -> i64 {
-    let lower = graph.instances().members(instance).iter().take(member as usize);
+fn latest_lower(graph: MatchedCalls<'_>, instance: u32, member: u32) -> i64 {
+    let lower = graph.instances.members(instance).iter().take(member as usize);
     let enters = lower
         .map(|member| graph.job.timelines[member.timeline as usize].calls[member.call as usize].enter_ns);
     enters.max().unwrap_or(i64::MIN)
@@ -176,7 +184,7 @@ struct CompletedSizes<'a> {
 }
 
 impl<'a> CompletedSizes<'a> {
-    fn new(graph: &CallGraph<'a>, calls: &'a CallTimeline) -> CompletedSizes<'a> {
+    fn new(graph: MatchedCalls<'a>, calls: &'a CallTimeline) -> CompletedSizes<'a> {
         CompletedSizes { job: graph.job, calls, end: 0, completion: 0 }
     }
 
@@ -213,7 +221,7 @@ struct CallClass {
 }
 
 fn class_of(
-    graph: &CallGraph<'_>,
+    graph: MatchedCalls<'_>,
     own: &CallTimeline,
     label: u32,
     dependencies: &[PackedDependency],
@@ -233,9 +241,9 @@ struct ShortestCalls {
 }
 
 impl ShortestCalls {
-    fn measure(graph: &CallGraph<'_>) -> ShortestCalls {
+    fn measure(graph: MatchedCalls<'_>, dependencies: &[TimelineDependencies]) -> ShortestCalls {
         let mut shortest = ShortestCalls { of_label: vec![None; graph.job.labels as usize] };
-        for (calls, dependent) in graph.job.timelines.iter().zip(graph.timelines()) {
+        for (calls, dependent) in graph.job.timelines.iter().zip(dependencies) {
             let mut sizes = CompletedSizes::new(graph, calls);
             for (call, dependencies) in dependent.iter() {
                 let own = &calls.calls[call as usize];

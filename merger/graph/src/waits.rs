@@ -63,7 +63,7 @@ struct LastMembers {
 
 impl LastMembers {
     /// Returns the range of the members of a collective that came last.
-    fn of(&mut self, graph: &CallGraph<'_>, times: &ReplayTimes, instance: u32) -> Range<usize> {
+    fn of(&mut self, graph: &CallGraph<'_>, times: &ReplayTimes<1>, instance: u32) -> Range<usize> {
         let range = &mut self.ranges[instance as usize];
         if range.0 == range.1 {
             let first = self.all.len() as u32;
@@ -136,7 +136,7 @@ impl<'a> WaitRecorder<'a> {
     }
 
     /// Adds the wait for a collective, shared among the members that came last together.
-    fn add_collective(&mut self, times: &ReplayTimes, exit: ReplayedExit, instance: u32, member: u32) {
+    fn add_collective(&mut self, times: &ReplayTimes<1>, exit: ReplayedExit<1>, instance: u32, member: u32) {
         let waits = self.graph.instances().get(instance).waits;
         if waits == CollectiveWaits::ForLower {
             let members = self.graph.instances().members(instance).iter().take(member as usize);
@@ -148,13 +148,14 @@ impl<'a> WaitRecorder<'a> {
     }
 
     /// Shares a wait among causes. The parts add up to the whole.
-    fn share(&mut self, exit: ReplayedExit, causes: usize, cause: impl Fn(&Self, usize) -> (u32, u32)) {
+    fn share(&mut self, exit: ReplayedExit<1>, causes: usize, cause: impl Fn(&Self, usize) -> (u32, u32)) {
         let is_other = |recorder: &Self, place: &usize| cause(recorder, *place).0 != exit.timeline;
         let count = (0..causes).filter(|place| is_other(self, place)).count() as u64;
+        let [waited] = exit.waited_ns;
         let mut number = 0;
         for place in 0..causes {
             if is_other(self, &place) {
-                let part = exit.waited_ns / count + u64::from(number < exit.waited_ns % count);
+                let part = waited / count + u64::from(number < waited % count);
                 let cause = cause(self, place);
                 self.add(exit.timeline, exit.call, cause, part);
                 number += 1;
@@ -173,7 +174,7 @@ impl<'a> WaitRecorder<'a> {
         }
     }
 
-    fn note_collective(&mut self, exit: ReplayedExit, instance: u32) {
+    fn note_collective(&mut self, exit: ReplayedExit<1>, instance: u32) {
         let found = self.graph.instances().get(instance);
         if found.waits != CollectiveWaits::ForAll {
             return;
@@ -190,11 +191,11 @@ impl<'a> WaitRecorder<'a> {
     }
 }
 
-impl ReplayObserver for WaitRecorder<'_> {
-    fn exited(&mut self, times: &ReplayTimes, exit: ReplayedExit) {
+impl ReplayObserver<1> for WaitRecorder<'_> {
+    fn exited(&mut self, times: &ReplayTimes<1>, exit: ReplayedExit<1>) {
         match exit.last {
             Some(Dependency::Enter { timeline, call }) => {
-                self.add(exit.timeline, exit.call, (timeline, call), exit.waited_ns);
+                self.add(exit.timeline, exit.call, (timeline, call), exit.waited_ns[0]);
                 self.note_message((exit.timeline, exit.call), (timeline, call));
             }
             Some(Dependency::Collective { instance, member }) => {
@@ -203,7 +204,7 @@ impl ReplayObserver for WaitRecorder<'_> {
             None => {}
         }
         let timeline = exit.timeline as usize;
-        let entrances = &self.graph.timelines()[timeline].entrances;
+        let entrances = self.graph.plan().entrances_of(timeline);
         while let Some(entrance) = entrances.get(self.entrances[timeline]) {
             if entrance.call > exit.call {
                 break;
@@ -218,7 +219,7 @@ impl ReplayObserver for WaitRecorder<'_> {
 
 /// Returns the members that came last: those within a small part of the spread of all entries.
 fn last_of<'a>(
-    times: &ReplayTimes,
+    times: &ReplayTimes<1>,
     members: impl Iterator<Item = &'a crate::instances::Member> + Clone,
 ) -> Vec<(u32, u32)> {
     let enters = members.clone().map(|member| times.enter_ns(member.timeline, member.call));
