@@ -303,7 +303,8 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollec
         let recorded_exit = ends.int(i).filter(|exit| *exit >= enter);
         process.calls.push(CollectiveCall {
             root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
-            size: sizes.int(i).filter(|size| *size >= 0),
+            // The groups of an intercommunicator may pass different sizes.
+            size: sizes.int(i).filter(|size| *size >= 0 && !is_between_groups),
             mpi_before,
             unrelated_exit: recorded_exit.filter(|_| is_between_groups),
             ..CollectiveCall::new(function, enter, recorded_exit.filter(|_| !has_no_times))
