@@ -42,8 +42,10 @@ pub(crate) fn metadata(
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
     let exits = Some(&report.commands_ended).filter(|exits| !exits.is_empty());
+    let faults = Some(&report.collective_faults).filter(|faults| !faults.is_empty());
     let optional = [
         ("rpd.communicators", communicators.cloned()),
+        ("rpd.collective_faults", faults.map(|faults| json!(faults))),
         ("rpd.commands_ended", exits.map(|exits| json!(exits))),
         ("rpd.lateness", report.lateness.as_ref().map(|lateness| json!(lateness))),
         (STILL_RUNNING, report.still_running.as_ref().map(|running| json!(running))),

@@ -169,6 +169,7 @@ impl MergeReport {
             self.align.clone_from(align);
         }
         self.collectives = only.json("rpd.collectives").unwrap_or_default();
+        self.collective_faults = only.json("rpd.collective_faults").unwrap_or_default();
         self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
         self.lateness = only.json("rpd.lateness");
         self.repaired = only.json("rpd.clock.repair");

@@ -348,7 +348,8 @@ impl MergeReport {
             "did its profiler write a file, and is that among the inputs?"
         };
         let ranks = rank_ranges(&self.missing_ranks);
-        (!self.missing_ranks.is_empty()).then(|| format!("nothing of rank {ranks}: {why}"))
+        (!self.missing_ranks.is_empty())
+            .then(|| format!("nothing of {} {ranks}: {why}", noun(self.missing_ranks.len() as u64, "rank")))
     }
 
     fn repeated(&self) -> Option<String> {

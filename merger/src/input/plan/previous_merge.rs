@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes: their ids
 /// stay the same.
-const TAGS: [&str; 12] = [
+const TAGS: [&str; 13] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
@@ -17,6 +17,7 @@ const TAGS: [&str; 12] = [
     "rpd.clock.error_bounds",
     "rpd.clock.repair",
     "rpd.collectives",
+    "rpd.collective_faults",
     "rpd.communicators",
     "rpd.late_ranks",
     "rpd.lateness",
