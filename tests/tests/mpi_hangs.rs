@@ -66,8 +66,13 @@ fn assert_hang(report: &Json, cause: &str, ranks: &[u64]) {
     let expected = (json!("hang"), json!(cause), json!(ranks));
     let found = (screen["verdict"].clone(), finding["cause"].clone(), finding["subject"]["ranks"].clone());
     assert_eq!(found, expected, "{}", screen["headline"]);
+    assert_ended(report, finding);
+}
+
+/// Asserts that nothing is derived from the time in open calls.
+fn assert_ended(report: &Json, finding: &Json) {
     assert!(finding["stalled_ns"].as_i64().unwrap() > 1_000_000_000, "{finding}");
-    assert_eq!(screen["efficiency"], Json::Null, "the time in open calls is no communication");
+    assert_eq!(report["screen"]["efficiency"], Json::Null, "the time in open calls is no communication");
 }
 
 /// Calls of all ranks but the subject, which wait for it.
@@ -127,9 +132,46 @@ fn a_rank_outside_of_mpi_is_named_and_no_circle() {
         assert_eq!(open_calls(&report), others_wait(hang, "MPI_Barrier"));
         let subject = hang.subject;
         let absent = format!("rank {subject} did not enter MPI_Barrier");
-        assert_notes(&report, &[absent, format!("rank {subject} has returned from MPI_Allreduce")]);
+        assert_notes(&report, &[absent, format!("rank {subject} returned from MPI_Allreduce")]);
         assert!(!report["notes"].to_string().contains("one another"), "{report}");
         assert_hang(&report, "missing", &[subject]);
+    }
+}
+
+#[test]
+fn a_rank_that_polls_without_end_is_named() {
+    if let Some(why) = mpi_missing() {
+        return skip("hangs of real programs", why);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for hang in hangs(HangingRun { ranks: 4, subject: 1, steps: 20 }, 1) {
+        let report = reported(folder.path(), "polls", hang);
+        assert_notes(
+            &report,
+            &[
+                format!("rank {} did not enter MPI_Barrier", hang.subject),
+                "no rank did more than poll".to_owned(),
+            ],
+        );
+        assert_hang(&report, "missing", &[hang.subject]);
+    }
+}
+
+#[test]
+fn a_rank_that_died_is_named_and_no_hang() {
+    if let Some(why) = mpi_missing() {
+        return skip("hangs of real programs", why);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for hang in hangs(HangingRun { ranks: 4, subject: 1, steps: 20 }, 1) {
+        let report = reported(folder.path(), "died", hang);
+        let finding = &report["screen"]["findings"][0];
+        let found = (&report["screen"]["verdict"], &finding["cause"], &finding["subject"]["ranks"]);
+        assert_eq!(found, (&json!("crash"), &json!("died"), &json!([hang.subject])), "{report}");
+        let headline = report["screen"]["headline"].as_str().unwrap();
+        let died = format!("CRASH rank {} died by signal 9 (SIGKILL); ", hang.subject);
+        assert!(headline.starts_with(&died), "{headline}");
+        assert_ended(&report, finding);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Programs that hang and end by an alarm: hangs PATTERN SUBJECT STEPS. Ranks do some steps together before. */
 #include <mpi.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,21 @@ int main(int argc, char **argv) {
         /* The subject never comes to the barrier. */
         if (rank == subject)
             pause();
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(pattern, "polls") == 0) {
+        /* The subject polls for a message that nobody sends. */
+        int found = 0;
+        while (rank == subject && !found) {
+            MPI_Iprobe((rank + 1) % size, 7, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+            usleep(500);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(pattern, "died") == 0) {
+        /* The subject dies, and the launcher ends the others a second later. */
+        if (rank == subject) {
+            usleep(500000);
+            raise(SIGKILL);
+        }
         MPI_Barrier(MPI_COMM_WORLD);
     } else if (strcmp(pattern, "receives") == 0) {
         /* Neighbours receive before they send. */

@@ -62,7 +62,7 @@ impl AnalysisOptions<'_> {
             .map_err(|error| Failure::internal(format!("the calls contradict themselves: {error}")))?;
         let lacks_communicators = lacks_communicators(&calls);
         let open_calls = calls.job.open_calls();
-        let hang = RunHang::of(&calls.job, &open_calls).filter(|_| self.left_out.is_none());
+        let hang = RunHang::of(&calls, &open_calls).filter(|_| self.left_out.is_none());
         if !self.keeps_messages {
             calls.job.forget_messages();
         }
@@ -81,7 +81,9 @@ impl AnalysisOptions<'_> {
             // The time in open calls is not that of communication.
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.findings.clear();
-            missing_ranks(calls).chain(["the run hung".to_owned()]).collect()
+            let reason =
+                if hang.as_ref().is_some_and(RunHang::is_crash) { "ranks died" } else { "the run hung" };
+            missing_ranks(calls).chain([reason.to_owned()]).collect()
         } else if ends_early(calls) {
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.findings.clear();

@@ -3,9 +3,10 @@
 use crate::analysed_run::AnalysedRun;
 use crate::names::{label_text, short};
 use crate::shown_time::shown_time;
-use rpd_calls::{CallProcess, RunCalls};
+use crate::why_not::missing_ranks;
+use rpd_calls::{CallLabel, CallProcess, RunCalls};
 use rpd_console::wording::{grouped, rank_ranges};
-use rpd_graph::{CollectiveEntry, JobCalls, MessageRole, OpenCall};
+use rpd_graph::{CallTimeline, CollectiveEntry, JobCalls, MessageRole, OpenCall};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run hung if no rank entered or left a call for as long as so many steps before take, and for at least so long.
@@ -23,6 +24,8 @@ const MAX_FUNCTIONS: usize = 4;
 /// Why calls did not return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HangCause {
+    /// Processes died by a signal or with an exit code other than 0, long before the others ended.
+    Died,
     /// Processes entered a collective by different functions or with different roots.
     Disagreement,
     /// Others wait for processes of which no certain wait is known.
@@ -36,8 +39,8 @@ pub enum HangCause {
 /// The end of a run that hung.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunHang {
-    /// Time from the last entry into a call, or return from one, to the end of the recording, ns.
-    pub stalled_ns: i64,
+    /// The end of the recording.
+    pub(crate) stall: Stall,
     /// Why.
     pub cause: HangCause,
     /// The processes that the cause is about.
@@ -46,16 +49,47 @@ pub struct RunHang {
 
 impl RunHang {
     /// Returns the end of a run with these open calls, if it hung.
-    pub(crate) fn of(job: &JobCalls, open: &[OpenCall]) -> Option<RunHang> {
-        let stalled_ns = time_since_last_change(job).filter(|_| !job.is_part && !open.is_empty())?;
+    pub(crate) fn of(calls: &RunCalls, open: &[OpenCall]) -> Option<RunHang> {
+        let job = &calls.job;
+        let stall = Stall::of(calls).filter(|_| !open.is_empty())?;
+        let stalled_ns = stall.ns;
         let start = job.timelines.iter().map(|timeline| timeline.start_ns).min()?;
         let end = job.timelines.iter().map(|timeline| timeline.end_ns).max()?;
         let before_ns = end.saturating_sub(start).saturating_sub(stalled_ns);
         let step_ns = before_ns / if job.steps > 0 { i64::from(job.steps) } else { PARTS_OF_RUN };
         let min_ns = step_ns.saturating_mul(MIN_STALLED_STEPS).max(MIN_STALLED_NS);
-        let (cause, suspects) = if stalled_ns >= min_ns { suspects(job, open) } else { return None };
-        Some(RunHang { stalled_ns, cause, suspects: suspects.into_iter().collect() })
+        if stalled_ns < min_ns {
+            return None;
+        }
+        let (cause, suspects) = match dead_processes(&calls.processes, stalled_ns) {
+            dead if dead.is_empty() => suspects(job, open),
+            dead => (HangCause::Died, dead),
+        };
+        Some(RunHang { stall, cause, suspects: suspects.into_iter().collect() })
     }
+
+    /// Returns the time at the end of the recording in which no rank made progress, ns.
+    pub fn stalled_ns(&self) -> i64 {
+        self.stall.ns
+    }
+
+    /// Returns whether processes died, so that the others could not go on.
+    pub fn is_crash(&self) -> bool {
+        self.cause == HangCause::Died
+    }
+}
+
+/// Returns the processes that failed while the others waited on: at least half of that time before the last one ended. A
+/// launcher that stops a job ends all of them at about the same time.
+fn dead_processes(processes: &[CallProcess], stalled_ns: i64) -> BTreeSet<u32> {
+    let Some(last) = processes.iter().filter_map(|process| process.ended_ns).max() else {
+        return BTreeSet::new();
+    };
+    let is_dead = |process: &CallProcess| {
+        let is_early = |ended: i64| last.saturating_sub(ended) >= stalled_ns / 2;
+        process.failure.is_some() && process.ended_ns.is_some_and(is_early)
+    };
+    (0u32..).zip(processes).filter(|(_, process)| is_dead(process)).map(|(number, _)| number).collect()
 }
 
 fn suspects(job: &JobCalls, open: &[OpenCall]) -> (HangCause, BTreeSet<u32>) {
@@ -126,7 +160,7 @@ impl AnalysedRun<'_> {
             })
         };
         let mut notes = hang_notes(self, &open);
-        notes.extend(time_since_last_change(&self.calls.job).map(stall_text));
+        notes.extend(Stall::of(self.calls).map(|stall| stall.text(self.calls)));
         (open.iter().filter_map(row).collect(), notes)
     }
 }
@@ -152,7 +186,8 @@ fn open_call_text(calls: &RunCalls, call: &OpenCall) -> String {
 /// Describes for which ranks these calls wait, and why.
 pub(crate) fn hang_notes(found: &AnalysedRun<'_>, open: &[OpenCall]) -> Vec<String> {
     let (calls, job) = (found.calls, &found.calls.job);
-    let mut notes = Vec::new();
+    let died = found.hang.as_ref().filter(|hang| hang.is_crash());
+    let mut notes = Vec::from_iter(died.map(|hang| ends_text(calls, &hang.suspects)));
     for circle in job.deadlocks(open).iter().take(MAX_NOTES) {
         let named = named_ranks(&ranks(calls, circle));
         notes.push(match circle.len() {
@@ -173,8 +208,18 @@ pub(crate) fn hang_notes(found: &AnalysedRun<'_>, open: &[OpenCall]) -> Vec<Stri
     notes
 }
 
-pub(crate) fn stall_text(stalled_ns: i64) -> String {
-    format!("no rank entered or left a call in the last {} of the recording", shown_time(stalled_ns))
+/// Describes how processes ended: `rank 1 died by signal 9 (SIGKILL)`.
+pub(crate) fn ends_text(calls: &RunCalls, processes: &[u32]) -> String {
+    let mut by_end: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for process in processes {
+        let failure = calls.processes.get(*process as usize).and_then(|process| process.failure.as_deref());
+        if let Some(failure) = failure {
+            by_end.entry(failure).or_default().push(*process);
+        }
+    }
+    let ends =
+        by_end.iter().map(|(how, processes)| format!("{} {how}", named_ranks(&ranks(calls, processes))));
+    ends.collect::<Vec<String>>().join(", ")
 }
 
 /// A collective that not all members entered, by one function.
@@ -299,8 +344,16 @@ fn states(calls: &RunCalls, processes: &[u32], waiting: &BTreeSet<u32>) -> Strin
         let threads = threads.filter(|timeline| timeline.process == *process && !timeline.is_stream);
         let last = threads.filter_map(|timeline| timeline.calls.last()).max_by_key(|call| call.exit_ns())?;
         let name = label_text(calls, Some(last.label));
-        let place = if waiting.contains(process) { "is in" } else { "has returned from" };
-        Some(format!("rank {rank} {place} {name}"))
+        if waiting.contains(process) {
+            return Some(format!("rank {rank} is in {name}"));
+        }
+        let of_process = calls.job.timelines.iter().find(|timeline| timeline.process == *process)?;
+        let of_node = calls.job.timelines.iter().filter(|timeline| timeline.node == of_process.node);
+        let outside_ns = of_node.map(|timeline| timeline.end_ns).max()?.saturating_sub(last.exit_ns());
+        let is_dead = dead_processes(&calls.processes, outside_ns).contains(process);
+        let failure = calls.processes.get(*process as usize)?.failure.as_ref().filter(|_| is_dead);
+        let how = failure.map_or(String::new(), |failure| format!(", and {failure}"));
+        Some(format!("rank {rank} returned from {name} {} before the end{how}", shown_time(outside_ns)))
     };
     match processes.len() {
         1..=3 => format!("; {}", processes.iter().filter_map(state).collect::<Vec<_>>().join(", ")),
@@ -308,19 +361,92 @@ fn states(calls: &RunCalls, processes: &[u32], waiting: &BTreeSet<u32>) -> Strin
     }
 }
 
-/// Returns the time from the last entry into a call, or return from one, to the end of the recording, ns: the shortest of
-/// all nodes, as their clocks may not be comparable. `None` if no call is open.
-fn time_since_last_change(job: &JobCalls) -> Option<i64> {
-    let _ = job.timelines.iter().find(|timeline| timeline.is_open)?;
-    let mut of_nodes: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
-    for timeline in &job.timelines {
-        let last = timeline.calls.last();
-        let change = last.map_or(timeline.start_ns, |last| match timeline.is_open {
-            true => last.enter_ns,
-            false => last.exit_ns(),
-        });
-        let (changed, end) = of_nodes.entry(timeline.node).or_insert((change, timeline.end_ns));
-        (*changed, *end) = (change.max(*changed), timeline.end_ns.max(*end));
+/// The end of a recording in which no rank made progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stall {
+    /// From the last entry into a call, or return from one, to the end of the recording, ns: the shortest of all nodes, as
+    /// their clocks may not be comparable. Polls that find nothing do not count.
+    ns: i64,
+    /// Whether ranks poll meanwhile.
+    has_polls: bool,
+}
+
+impl Stall {
+    /// Returns the end of a recording; `None` if no call is open.
+    fn of(calls: &RunCalls) -> Option<Stall> {
+        let job = &calls.job;
+        let _ = job.timelines.iter().find(|timeline| timeline.is_open)?;
+        let mut of_nodes: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+        let mut has_polls = false;
+        for timeline in &job.timelines {
+            let (change, is_polling) = last_change(calls, timeline);
+            has_polls |= is_polling;
+            let (changed, end) = of_nodes.entry(timeline.node).or_insert((change, timeline.end_ns));
+            (*changed, *end) = (change.max(*changed), timeline.end_ns.max(*end));
+        }
+        let ns = of_nodes.values().map(|(changed, end)| end.saturating_sub(*changed)).min()?;
+        Some(Stall { ns, has_polls })
     }
-    of_nodes.values().map(|(changed, end)| end.saturating_sub(*changed)).min()
+
+    /// Describes it.
+    pub(crate) fn text(self, calls: &RunCalls) -> String {
+        let rank = if missing_ranks(calls).next().is_some() { "recorded rank" } else { "rank" };
+        let time = shown_time(self.ns);
+        match self.has_polls {
+            true => format!("no {rank} did more than poll in the last {time} of the recording"),
+            false => format!("no {rank} entered or left a call in the last {time} of the recording"),
+        }
+    }
+}
+
+/// Returns when a thread last entered or left a call that is no vain poll, ns in job time, and whether it polled after that.
+fn last_change(calls: &RunCalls, timeline: &CallTimeline) -> (i64, bool) {
+    let Some(last) = timeline.calls.last() else { return (timeline.start_ns, false) };
+    if timeline.is_open && !is_poll(calls, last.label) {
+        return (last.enter_ns, false);
+    }
+    let last_of_each = [
+        timeline.message_ends.last().map(|end| end.call),
+        timeline.entries.last().map(|entry| entry.call),
+        timeline.completions.last().map(|completion| completion.call),
+        timeline.local_dependencies.last().map(|dependency| dependency.call),
+    ];
+    let first_vain = last_of_each.into_iter().flatten().max().map_or(0, |call| call as usize + 1);
+    let vain = timeline.calls.get(first_vain..).unwrap_or_default();
+    match !vain.is_empty() && vain.iter().all(|call| is_poll(calls, call.label)) {
+        true => (vain.first().map_or(timeline.start_ns, |call| call.enter_ns), true),
+        false => (last.exit_ns(), false),
+    }
+}
+
+/// Returns whether a label is that of a function that tests for messages or completions.
+fn is_poll(calls: &RunCalls, label: u32) -> bool {
+    let Some(CallLabel::Function(name)) = calls.labels.get(label as usize) else { return false };
+    let name = name.trim_start_matches('P');
+    name.starts_with("MPI_Test") || matches!(name, "MPI_Iprobe" | "MPI_Improbe" | "MPI_Request_get_status")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_died_if_they_failed_while_others_waited_on() {
+        let process = |failure: Option<&str>, ended_ns: Option<i64>| CallProcess {
+            rank: None,
+            host: String::new(),
+            gpu: None,
+            failure: failure.map(str::to_owned),
+            ended_ns,
+            run_process: 0,
+        };
+        let killed = |time_ns| process(Some("died by signal 9 (SIGKILL)"), Some(time_ns));
+        let stopped = || process(Some("died by signal 15 (SIGTERM)"), Some(3_000));
+        let dead = |processes: &[CallProcess]| Vec::from_iter(dead_processes(processes, 2_000));
+        assert_eq!(dead(&[stopped(), killed(1_000), stopped(), killed(900)]), [1, 3]);
+        assert_eq!(dead(&[stopped(), killed(2_500), stopped()]), [0u32; 0], "all were stopped");
+        let left = process(None, Some(1_000));
+        let lost = process(Some("died by signal 9"), None);
+        assert_eq!(dead(&[stopped(), left, lost, process(None, None)]), [0u32; 0]);
+    }
 }

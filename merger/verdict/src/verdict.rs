@@ -1,12 +1,14 @@
 //! The verdict on a run: in sentences, and for machines.
 
 use crate::analysed_run::AnalysedRun;
-use crate::hang::{HangCause, RunHang, hang_notes, named_ranks, ranks, stall_text};
+use crate::hang::{HangCause, RunHang, ends_text, hang_notes, named_ranks, ranks};
 use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
 use crate::shown_time::shown_time;
 use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::grouped;
-use rpd_graph::{FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, WhatIfGain};
+use rpd_graph::{
+    DiagnosisLimit, FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, WhatIfGain,
+};
 use serde_json::{Map, Value as Json, json};
 
 /// Minimum share of the run that a gain must have to be reported.
@@ -31,33 +33,43 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let (label, text) = headline(found);
     let headline = format!("{label} {text}");
     let mut lines = vec![(label, text)];
-    if found.hang.is_some() {
-        lines.extend(
-            hang_notes(found, &found.open_calls).into_iter().take(MAX_HANG_LINES).map(|note| ("why", note)),
-        );
+    if let Some(hang) = &found.hang {
+        // The headline of a crash is the first note.
+        let notes = hang_notes(found, &found.open_calls).into_iter().skip(usize::from(hang.is_crash()));
+        lines.extend(notes.take(MAX_HANG_LINES).map(|note| ("why", note)));
     }
     if let Some(finding) = diagnosis.findings.first() {
         lines.extend(finding_lines(found, finding));
     }
     lines.extend(diagnosis.findings.iter().skip(1).map(|finding| ("also", further_finding(found, finding))));
-    let start_up = diagnosis.gain_of_start_up;
-    if share(found, start_up.ns) >= MIN_REPORTED && diagnosis.verdict != JobVerdict::CannotTell {
-        let text = format!(
-            "ranks work unequally before the first step; with equal work the run would be shorter by {} ({})",
-            with_error(start_up),
-            percent(share(found, start_up.ns))
-        );
-        lines.push(("start-up", text));
+    for (label, place, gain) in outside_of_steps(found) {
+        if share(found, gain.ns) >= MIN_REPORTED && diagnosis.verdict != JobVerdict::CannotTell {
+            let text = format!(
+                "ranks work unequally {place}; with equal work the run would be shorter by {} ({})",
+                with_error(gain),
+                percent(share(found, gain.ns))
+            );
+            lines.push((label, text));
+        }
     }
     // Calls that did not return would count as communication.
-    let is_whole = !found.calls.job.timelines.is_empty() && !found.leaves_out_ranks && found.hang.is_none();
+    // Which thread of a process waits for which message is not known.
+    let has_threads = diagnosis.limits.iter().any(|limit| matches!(limit, DiagnosisLimit::Threads { .. }));
+    let is_whole = !found.calls.job.timelines.is_empty()
+        && !found.leaves_out_ranks
+        && !has_threads
+        && found.hang.is_none();
     let efficiency = is_whole.then_some(found.efficiency);
     let gpu_efficiency = found.gpu_efficiency.filter(|_| is_whole);
     lines.extend(time_lines(found));
     lines.extend(efficiency.and_then(efficiency_text).map(|text| ("efficiency", text)));
     lines.extend(gpu_efficiency.and_then(efficiency_text).map(|text| ("of GPUs", text)));
     let mut json = Map::new();
-    let verdict = if found.hang.is_some() { "hang" } else { verdict_key(diagnosis.verdict) };
+    let verdict = match &found.hang {
+        Some(hang) if hang.is_crash() => "crash",
+        Some(_) => "hang",
+        None => verdict_key(diagnosis.verdict),
+    };
     json.insert("verdict".to_owned(), json!(verdict));
     json.insert("headline".to_owned(), json!(headline));
     let hang = found.hang.iter().map(|hang| hang_json(found, hang));
@@ -65,8 +77,15 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         hang.chain(diagnosis.findings.iter().map(|finding| finding_json(found, finding))).collect();
     json.insert("findings".to_owned(), json!(findings));
     json.insert("reasons".to_owned(), json!(found.reasons));
-    json.insert("gain_of_all".to_owned(), gain_json(found, diagnosis.gain_of_all, false));
-    json.insert("gain_of_start_up".to_owned(), gain_json(found, start_up, false));
+    for (key, gain) in [
+        ("gain_of_all", diagnosis.gain_of_all),
+        ("gain_of_start_up", diagnosis.gain_of_start_up),
+        ("gain_of_ending", diagnosis.gain_of_ending),
+    ] {
+        let is_analysed = !found.calls.job.timelines.is_empty();
+        let gain = if is_analysed { gain_json(found, gain, false) } else { Json::Null };
+        json.insert(key.to_owned(), gain);
+    }
     json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
     json.insert("gpu_efficiency".to_owned(), gpu_efficiency.map_or(Json::Null, efficiency_json));
     json.insert("steps".to_owned(), steps_json(found));
@@ -86,7 +105,8 @@ fn verdict_key(verdict: JobVerdict) -> &'static str {
 
 fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
     if let Some(hang) = &found.hang {
-        return ("HANG", hang_headline(found, hang));
+        let label = if hang.is_crash() { "CRASH" } else { "HANG" };
+        return (label, hang_headline(found, hang));
     }
     let diagnosis = &found.diagnosis;
     let all = diagnosis.gain_of_all;
@@ -100,7 +120,7 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             let most = all.ns.saturating_add(all.error_bound_ns);
             let limit = if share(found, most) < MIN_REPORTED { " less than 1 %:" } else { "" };
             let text = format!("equal work of all ranks in each step would save{limit} {of_all}");
-            ("BALANCED", text + &start_up_text(found))
+            ("BALANCED", text + &outside_text(found))
         }
         (JobVerdict::CannotTell, _) => {
             ("CANNOT TELL", format!("which rank the others wait for: {}", found.reasons.join("; ")))
@@ -111,18 +131,20 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
                 let name = timeline_text(found.calls, *timeline);
                 format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
             });
+            let few = if all.error_bound_ns >= all.ns { ", in few steps" } else { "" };
             let text = format!(
-                "no rank stands out; equal work of all ranks in each step would save {of_all}{largest}"
+                "no rank stands out in most steps; equal work of all ranks in each step would save {of_all}{largest}{few}"
             );
-            ("NO SINGLE CAUSE", text + &start_up_text(found))
+            ("NO SINGLE CAUSE", text + &outside_text(found))
         }
     }
 }
 
 fn hang_headline(found: &AnalysedRun<'_>, hang: &RunHang) -> String {
-    let stalled = stall_text(hang.stalled_ns);
+    let stalled = hang.stall.text(found.calls);
     let suspects = named_ranks(&ranks(found.calls, &hang.suspects));
     match hang.cause {
+        HangCause::Died => format!("{}; {stalled}", ends_text(found.calls, &hang.suspects)),
         HangCause::Disagreement => format!("{stalled}; {suspects} disagree about a collective"),
         HangCause::Missing => format!("{stalled}; others wait for {suspects}"),
         HangCause::Deadlock if hang.suspects.len() == 1 => format!("{stalled}; {suspects} waits for itself"),
@@ -138,6 +160,7 @@ fn hang_json(found: &AnalysedRun<'_>, hang: &RunHang) -> Json {
     };
     let timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).filter(of_suspects).collect();
     let cause = match hang.cause {
+        HangCause::Died => "died",
         HangCause::Disagreement => "disagreement",
         HangCause::Missing => "missing",
         HangCause::Deadlock => "deadlock",
@@ -151,21 +174,27 @@ fn hang_json(found: &AnalysedRun<'_>, hang: &RunHang) -> Json {
             "hosts": hosts_of(found.calls, &timelines),
             "gpus": gpus_of(found.calls, &timelines),
         },
-        "stalled_ns": hang.stalled_ns,
+        "stalled_ns": hang.stalled_ns(),
     })
 }
 
-/// Continues a sentence about the steps with what happens before them, if that matters more.
-fn start_up_text(found: &AnalysedRun<'_>) -> String {
-    let (start_up, in_steps) = (found.diagnosis.gain_of_start_up, found.diagnosis.gain_of_all);
-    match share(found, start_up.ns) >= MIN_REPORTED && start_up.ns > in_steps.ns {
-        true => format!(
-            "; before the first step {} ({})",
-            with_error(start_up),
-            percent(share(found, start_up.ns))
-        ),
-        false => String::new(),
-    }
+/// Label, place and gain of what happens outside of the steps.
+fn outside_of_steps(found: &AnalysedRun<'_>) -> [(&'static str, &'static str, WhatIfGain); 2] {
+    [
+        ("start-up", "before the first step", found.diagnosis.gain_of_start_up),
+        ("ending", "after the last step", found.diagnosis.gain_of_ending),
+    ]
+}
+
+/// Continues a sentence about the steps with what happens outside of them, if that matters more.
+fn outside_text(found: &AnalysedRun<'_>) -> String {
+    let in_steps = found.diagnosis.gain_of_all;
+    let matters = |gain: WhatIfGain| share(found, gain.ns) >= MIN_REPORTED && gain.ns > in_steps.ns;
+    let shown = outside_of_steps(found).into_iter().filter(|(.., gain)| matters(*gain));
+    let text = |(_, place, gain): (_, &str, WhatIfGain)| {
+        format!("; {place} {} ({})", with_error(gain), percent(share(found, gain.ns)))
+    };
+    shown.map(text).collect()
 }
 
 fn finding_headline(found: &AnalysedRun<'_>, finding: &JobFinding, is_serial: bool) -> String {
