@@ -5,7 +5,7 @@ use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{ListedParts, label_text, missing_reasons, no_calls, process_of, with_analysis};
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_console::wording::counted;
+use rpd_console::wording::grouped;
 
 const COLUMNS: [(&str, &str); 11] = [
     ("kind", "anomaly"),
@@ -65,14 +65,19 @@ pub(crate) fn report_anomalies(
         if found.calls.job.timelines.is_empty() {
             unavailable.push(no_calls("anomalies", found.calls));
         } else if found.calls.steps.is_none() {
-            unavailable
-                .push(Unavailable::new("anomalies", "without steps, events are compared in the whole run"));
+            unavailable.push(Unavailable::new(
+                "anomalies",
+                "without steps, events are compared with all others of their kind",
+            ));
         }
         if table.rows.is_empty() && !found.calls.job.timelines.is_empty() {
             notes.push("no event takes much longer than others of its kind".to_owned());
         } else if table.omitted > 0 {
-            notes
-                .push(format!("{} less far from what is typical", counted(table.omitted, "further anomaly")));
+            let more = match table.omitted {
+                1 => "1 further anomaly is".to_owned(),
+                several => format!("{} further anomalies are", grouped(several)),
+            };
+            notes.push(format!("{more} closer to what is typical"));
         }
         Ok(Report {
             subject: "anomalies",

@@ -6,7 +6,8 @@ use crate::waiting::{ListedParts, missing_reasons, no_calls, with_analysis};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 
-const COLUMNS: [(&str, &str); 4] = [
+const COLUMNS: [(&str, &str); 5] = [
+    ("unit", "of"),
     ("parallel", "parallel"),
     ("load_balance", "load balance"),
     ("serialization", "serialization"),
@@ -26,21 +27,26 @@ pub(crate) fn report_efficiency(
         if found.calls.job.timelines.is_empty() {
             unavailable.push(no_calls("efficiency", found.calls));
         } else {
-            let row = vec![
-                Cell::Ratio(efficiency.parallel),
-                Cell::Ratio(efficiency.load_balance),
-                Cell::known(efficiency.serialization, Cell::Ratio),
-                Cell::known(efficiency.transfer, Cell::Ratio),
-            ];
-            table.push_up_to(max_rows, row);
+            let of_gpus = found.gpu_efficiency.map(|efficiency| ("GPU", efficiency));
+            for (unit, efficiency) in [("CPU", efficiency)].into_iter().chain(of_gpus) {
+                let row = vec![
+                    Cell::Text(unit.to_owned()),
+                    Cell::Ratio(efficiency.parallel),
+                    Cell::Ratio(efficiency.load_balance),
+                    Cell::known(efficiency.serialization, Cell::Ratio),
+                    Cell::known(efficiency.transfer, Cell::Ratio),
+                ];
+                table.push_up_to(max_rows, row);
+            }
         }
         if efficiency.serialization.is_none() {
             let reason = "less than 95 % of the messages and collectives match";
             unavailable.push(Unavailable::new("efficiency.serialization", reason));
             unavailable.push(Unavailable::new("efficiency.transfer", reason));
         }
-        let mut notes =
-            vec!["parallel = load balance x serialization x transfer; work on GPUs is not in it".to_owned()];
+        let mut notes = vec![
+            "parallel = load balance x serialization x transfer; of CPU: without the work on GPUs".to_owned(),
+        ];
         if found.leaves_out_ranks {
             notes.extend(found.reasons.iter().map(|reason| format!("the factors may be wrong: {reason}")));
         }

@@ -40,7 +40,9 @@ const SUM_COLUMNS: [(&str, &str); 6] = [
 ];
 
 /// Why values of a column are not known.
-const REASONS: [(&str, &str); 8] = [
+const REASONS: [(&str, &str); 10] = [
+    ("region_id", NO_REGION),
+    ("cause_region_id", NO_REGION),
     ("rank", NO_RANK),
     ("cause_rank", NO_RANK),
     ("error_bound_ns", "the merge did not compare the clocks of these nodes"),
@@ -51,6 +53,7 @@ const REASONS: [(&str, &str); 8] = [
     ("listed_share", "no rank waited"),
 ];
 const NO_RANK: &str = "the process has no rank";
+const NO_REGION: &str = "kernels and copies are no regions";
 
 /// Keys of the tables.
 pub(crate) const EVIDENCE_TABLES: [&str; 2] = [EVIDENCE_TABLE, "explained"];

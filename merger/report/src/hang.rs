@@ -1,6 +1,7 @@
 //! Calls that had not returned when the recording ended, and which ranks they wait for: `rpd-report hang`.
 
 use crate::input::ReportRun;
+use crate::integrity::collective_faults;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{ListedParts, missing_reasons, no_calls, with_analysis};
 use rpd_comm::Comm;
@@ -26,6 +27,7 @@ pub(crate) fn report_hang(
         let (calls, job) = (found.calls, &found.calls.job);
         let (open, mut notes) =
             found.describe_open_calls(|process| run.selection.contains(process.run_process as u32));
+        notes.extend(collective_faults(run));
         let is_none_open = open.is_empty();
         let mut table = ReportTable::new("hang", &COLUMNS);
         for call in open {
@@ -45,9 +47,7 @@ pub(crate) fn report_hang(
             unavailable.push(no_calls("hang", calls));
         } else if is_none_open {
             let reason = match (job.is_part, found.leaves_out_ranks) {
-                (true, _) => {
-                    "no call that began in the window was open when it or the recording ended; omit --window"
-                }
+                (true, _) => "calls that are open at the end of the window are not examined; omit --window",
                 (false, true) => "all calls of the selected ranks had returned when the recording ended",
                 (false, false) => "all calls had returned when the recording ended",
             };

@@ -8,6 +8,7 @@ use rpd_console::Failure;
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::model::{TableId, rocpd};
 use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
 
 const COLUMNS: [(&str, &str); 5] = [
     ("finding", "finding"),
@@ -28,6 +29,10 @@ const RANK_LISTS: [(&str, &str, &str, bool); 3] = [
         false,
     ),
 ];
+/// Maximum number of ways in which ranks failed that are named.
+const MAX_ENDS: usize = 3;
+/// Maximum number of collectives that are listed because they are not the same in all ranks.
+const MAX_FAULTS: usize = 5;
 /// Number of shards that could not be read.
 const UNREADABLE_SHARDS: &str = "rpd.unreadable_shards";
 /// Metadata that say what is missing.
@@ -71,16 +76,19 @@ pub(crate) fn report_integrity(run: &ReportRun, comm: &dyn Comm, max_rows: usize
     let rows = TimedRows::new(run);
     rows.read_categories(comm)?;
     unavailable.extend(not_recorded(&rows));
+    let mut notes = Vec::from_iter(failed_ranks(run));
     let note = match (incomplete(run), table.rows.is_empty()) {
         (Some(reason), _) => format!("the run is incomplete: {reason}"),
         (None, true) => "nothing is missing".to_owned(),
         (None, false) => "the run is complete".to_owned(),
     };
+    notes.extend(collective_faults(run));
+    notes.push(note);
     Ok(Report {
         subject: "integrity",
         run: run.head(),
         tables: vec![table],
-        notes: vec![note],
+        notes,
         unavailable,
         screen: None,
     })
@@ -90,12 +98,52 @@ pub(crate) fn report_integrity(run: &ReportRun, comm: &dyn Comm, max_rows: usize
 pub(crate) fn incomplete(run: &ReportRun) -> Option<String> {
     let reasons: Vec<String> =
         findings(run).iter().filter(|found| found.is_incomplete).map(Finding::describe).collect();
+    let reasons: Vec<String> = reasons.into_iter().chain(run.damage.clone()).collect();
     let more = reasons.len().saturating_sub(3);
     let mut text = reasons.into_iter().take(3).collect::<Vec<_>>().join("; ");
     if more > 0 {
         text += &format!("; {}", counted(more as u64, "further finding"));
     }
     Some(text).filter(|text| !text.is_empty())
+}
+
+/// Returns whether ranks entered collectives by different calls.
+pub(crate) fn has_differing_collectives(run: &ReportRun) -> bool {
+    let counts: Json = serde_json::from_str(run.database.tables.tag("rpd.collectives")).unwrap_or_default();
+    counts["mismatched"].as_u64().is_some_and(|count| count > 0)
+}
+
+/// Returns the first collectives that are not the same in all ranks, with what the ranks called.
+pub(crate) fn collective_faults(run: &ReportRun) -> Vec<String> {
+    let stored = run.database.tables.tag("rpd.collective_faults");
+    let faults: Vec<String> = serde_json::from_str(stored).unwrap_or_default();
+    faults.into_iter().take(MAX_FAULTS).collect()
+}
+
+/// Returns which ranks failed, and how, in a few words; `None` if none did.
+pub(crate) fn failed_ranks(run: &ReportRun) -> Option<String> {
+    let mut by_end: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    let selected = |place: &usize| run.selection.contains(*place as u32);
+    let processes = run.database.processes.iter().enumerate().filter(|(place, _)| selected(place));
+    for (_, process) in processes.filter(|(_, process)| !process.is_helper) {
+        if let (Some(failure), Some(rank)) = (&process.failure, process.info.rank) {
+            by_end.entry(failure).or_default().insert(rank);
+        }
+    }
+    let ranks = |ranks: &BTreeSet<u32>| {
+        let listed: Vec<u32> = ranks.iter().copied().collect();
+        format!("{} {}", if listed.len() == 1 { "rank" } else { "ranks" }, rank_ranges(&listed))
+    };
+    // A launcher ends the others alike.
+    let mut by_end: Vec<(&str, BTreeSet<u32>)> = by_end.into_iter().collect();
+    by_end.sort_by_key(|(_, ranks)| ranks.len());
+    let mut texts: Vec<String> = by_end.iter().map(|(how, all)| format!("{} {how}", ranks(all))).collect();
+    let more = texts.len().saturating_sub(MAX_ENDS);
+    texts.truncate(MAX_ENDS);
+    if more > 0 {
+        texts.push(format!("others in {}", counted(more as u64, "further way")));
+    }
+    Some(texts.join(", ")).filter(|text| !text.is_empty())
 }
 
 /// Returns what was not recorded at all of the selected processes, of which the rows or categories are read already.

@@ -3,7 +3,7 @@
 use crate::clocks::ClockBounds;
 use crate::evidence::{EVIDENCE_TABLES, wait_evidence};
 use crate::input::ReportRun;
-use crate::integrity::{incomplete, not_recorded};
+use crate::integrity::{failed_ranks, has_differing_collectives, incomplete, not_recorded};
 use crate::ranks::rank_report;
 use crate::report::{NextCommand, Report, Unavailable, VerdictScreen};
 use crate::rows::TimedRows;
@@ -11,11 +11,16 @@ use crate::steps::steps_text;
 use crate::waiting::{AnalysedRun, ListedParts, missing_reasons, only_rank_of, verdict_lines, with_analysis};
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_graph::StepPattern;
+use rpd_graph::{JobVerdict, StepPattern};
+use rpd_shard::model::rocpd;
 use rpd_shard::shell_words::input_words;
+use std::collections::BTreeSet;
 
 /// Maximum number of commands that continue from the verdict.
 const MAX_NEXT: usize = 4;
+
+/// What `--explain` shows.
+const EXPLAINING: &str = "the calls that show it";
 
 /// Makes the report. `explained` is the maximum number of calls that are listed as evidence.
 pub(crate) fn report_overview(
@@ -35,14 +40,21 @@ pub(crate) fn report_overview(
         let verdict = verdict_lines(found);
         let mut lines = verdict.lines;
         lines.push(("steps", steps_text(found)));
-        lines.push(("complete", incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned())));
+        let missing = incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned());
+        let failed = failed_ranks(run).map_or(String::new(), |failed| format!("; {failed}"));
+        let faults = match has_differing_collectives(run) {
+            true => "; collectives differ between ranks (rpd-report integrity)",
+            false => "",
+        };
+        lines.push(("complete", missing + &failed + faults));
         lines.push(("clocks", ClockBounds::of(run).describe()));
         let mut tables = Vec::new();
         if let Some(max_listed) = explained {
             tables.extend(EVIDENCE_TABLES);
             explain(run, found, max_listed, &mut report)?;
         }
-        let next = next_commands(run, found);
+        let mut next = next_commands(run, found);
+        next.retain(|next| explained.is_none() || next.purpose != EXPLAINING);
         report.screen = Some(VerdictScreen { lines, next, tables, json: verdict.json });
         Ok(report)
     })
@@ -60,7 +72,16 @@ fn explain(
         report.unavailable.insert(0, Unavailable::new("explain", reason));
         return Ok(());
     };
-    let evidence = wait_evidence(run, found, finding.subject.timelines(), max_listed)?;
+    // Other ranks wait for the stream that communicates, which waits for the one that is slow.
+    let jobs = &found.calls.job.timelines;
+    let processes: BTreeSet<u32> =
+        finding.subject.timelines().iter().map(|timeline| jobs[*timeline as usize].process).collect();
+    let causes: Vec<u32> = (0u32..)
+        .zip(jobs)
+        .filter(|(_, timeline)| processes.contains(&timeline.process))
+        .map(|(number, _)| number)
+        .collect();
+    let evidence = wait_evidence(run, found, &causes, max_listed)?;
     report.tables.extend(evidence.tables);
     report.notes.extend(evidence.notes);
     report.unavailable.extend(evidence.unavailable);
@@ -84,7 +105,7 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
                 StepPattern::Steady => path,
                 _ => ("in which steps", of_rank("steps")),
             },
-            ("the calls that show it", "--explain".to_owned()),
+            (EXPLAINING, "--explain".to_owned()),
             if rank.is_some() {
                 ("all ranks", "blame".to_owned())
             } else {
@@ -92,7 +113,11 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
             },
         ],
         (true, None) => {
-            vec![("each rank", "blame --explain".to_owned()), path, ("times by name", "summary".to_owned())]
+            let more = match found.diagnosis.verdict {
+                JobVerdict::NoSingleCause => ("single long events", "anomalies".to_owned()),
+                _ => ("times by name", "summary".to_owned()),
+            };
+            vec![("each rank", "blame --explain".to_owned()), path, more]
         }
         (false, _) => vec![
             ("times by name", "summary".to_owned()),
@@ -100,7 +125,7 @@ fn next_commands(run: &ReportRun, found: &AnalysedRun<'_>) -> Vec<NextCommand> {
             ("what is missing", "integrity".to_owned()),
         ],
     };
-    if found.calls.job.timelines.iter().any(|timeline| timeline.is_stream) {
+    if run.database.units.iter().any(|unit| unit.has_rows(rocpd::KERNEL_DISPATCH)) {
         commands.truncate(MAX_NEXT - 1);
         commands.push(("GPUs", "gpu".to_owned()));
     }

@@ -45,7 +45,7 @@ const GPU_COLUMNS: [(&str, &str); 24] = [
     ("idle_share", "idle"),
     ("late_launch_ns", "late launch"),
     ("launched_before_ns", "launched before"),
-    ("unknown_launch_ns", ""),
+    ("unknown_launch_ns", "unknown launch"),
     ("launch_delay_p50_ns", "delay p50"),
     ("launch_delay_p95_ns", "p95"),
     ("short_kernels", "short"),
@@ -59,17 +59,26 @@ const CLASS_COLUMNS: [(&str, &str); 5] = [
     ("mean_ns", "mean"),
 ];
 
+const NO_TIME: &str = "all work of these GPUs together took no time";
 const NO_LAUNCH: &str = "no call that launched work of this GPU is recorded";
 /// Why values of a column are not known.
-const REASONS: [(&str, &str); 6] = [
+const REASONS: [(&str, &str); 12] = [
+    ("exposed_share", NO_TIME),
+    ("memory_share", NO_TIME),
+    ("idle_share", NO_TIME),
+    ("late_launch_ns", NO_LAUNCH),
+    ("launched_before_ns", NO_LAUNCH),
+    ("short_kernels", NO_LAUNCH),
     ("rank", "these processes have no rank"),
     ("model", "the recording does not name it"),
     ("overlap", "no kernel of these GPUs communicates"),
     ("launch_delay_p50_ns", NO_LAUNCH),
     ("launch_delay_p95_ns", NO_LAUNCH),
-    ("compute_share", "all work of these GPUs together took no time"),
+    ("compute_share", NO_TIME),
 ];
 
+/// Maximum number of GPUs of which a note says that they lack launches.
+const MAX_NOTES: usize = 3;
 /// A GPU is short of launches if it is idle for at least this part of its time until work is launched.
 const MIN_LATE_SHARE: f64 = 0.1;
 
@@ -96,6 +105,15 @@ pub(crate) fn report_gpu(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> R
     for gpu in gpus {
         notes.extend(gpu.lack_of_launches());
         table.push_up_to(max_rows, gpu.cells());
+    }
+    let more = notes.len().saturating_sub(MAX_NOTES);
+    notes.truncate(MAX_NOTES);
+    if more > 0 {
+        let gpus = if more == 1 { "GPU is" } else { "GPUs are" };
+        let (more, share) = (grouped(more as u64), MIN_LATE_SHARE * 100.0);
+        notes.push(format!(
+            "{more} further {gpus} idle for {share:.0} % of the time or more until work is launched"
+        ));
     }
     let mut unavailable = table.unknown_values(&REASONS);
     unavailable.extend(collectives.unknown_values(&collective_kernels::REASONS));
@@ -166,21 +184,24 @@ impl UsedGpu {
     fn lack_of_launches(&self) -> Option<String> {
         let times = &self.times;
         let share = times.idle.late_launch as f64 / times.length().max(1) as f64;
-        let total: i128 = times.classes.values().map(|class| class.total).sum();
-        let in_classes: u64 = times.classes.values().map(|class| class.kernels).sum();
+        // Kernels that communicate wait for other GPUs.
+        let counted_classes =
+            || times.classes.iter().filter(|(class, _)| **class != KernelClass::Communication);
+        let total: i128 = counted_classes().map(|(_, class)| class.total).sum();
+        let in_classes: u64 = counted_classes().map(|(_, class)| class.kernels).sum();
         let mean = i64::try_from(total / i128::from(in_classes.max(1))).unwrap_or(i64::MAX);
         let distance = times.length() / i64::try_from(times.kernels).unwrap_or(i64::MAX).max(1);
         let short = times.launches.short_kernels;
-        (share >= MIN_LATE_SHARE && times.kernels > 0).then(|| {
+        (share >= MIN_LATE_SHARE && in_classes > 0).then(|| {
             let rank = self.rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
             let (host, label) = (&self.host, &self.label);
             format!(
-                "{label}{rank} on {host} is idle for {:.0} % of its time until work is launched: its {} take {} on \
-                 average, one every {}; {} of them take less time than their launches",
+                "{label}{rank} on {host} is idle for {:.0} % of its time until work is launched: its {}, one every {}, \
+                 take {} on average without those that communicate; {} take less time than their launches",
                 share * 100.0,
                 counted(times.kernels, "kernel"),
-                shown_time(mean),
                 shown_time(distance),
+                shown_time(mean),
                 grouped(short)
             )
         })
@@ -193,6 +214,7 @@ impl UsedGpu {
         let hidden = times.communication - times.exposed;
         let overlap = (times.communication > 0).then(|| hidden as f64 / times.communication as f64);
         let delays = times.launches.delays.summary();
+        let if_launched = |cell: Cell| if delays.is_some() { cell } else { Cell::Unknown };
         let delay = |place: usize| {
             Cell::known(delays, |delays: DurationSummary| Cell::Nanoseconds(delays.percentiles[place]))
         };
@@ -215,12 +237,12 @@ impl UsedGpu {
             share(times.memory),
             Cell::Nanoseconds(times.idle.all()),
             share(times.idle.all()),
-            Cell::Nanoseconds(times.idle.late_launch),
-            Cell::Nanoseconds(times.idle.launched_before),
+            if_launched(Cell::Nanoseconds(times.idle.late_launch)),
+            if_launched(Cell::Nanoseconds(times.idle.launched_before)),
             Cell::Nanoseconds(times.idle.unknown),
             delay(0),
             delay(1),
-            Cell::Count(times.launches.short_kernels),
+            if_launched(Cell::Count(times.launches.short_kernels)),
         ]
     }
 }

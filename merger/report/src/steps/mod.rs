@@ -17,6 +17,7 @@ use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
 use rpd_graph::ExcessWork;
 use rpd_verdict::shown_time;
+use std::collections::HashSet;
 
 /// Why values of a column are not known.
 const REASONS: [(&str, &str); 5] = [
@@ -47,7 +48,7 @@ pub(crate) fn report_steps(
         let in_row = steps_in_row(found.calls.job.timelines.len(), found.calls.job.steps);
         let (rows, lengths) =
             step_rows(found.analysis, &found.calls.job, (&selected, rank.is_some()), in_row);
-        let excess = found.analysis.longest_work(&selected, in_row);
+        let excess = found.analysis.longest_work(&with_streams(found, &selected), in_row);
         let (origin, _) = run.extent.unwrap_or_default();
         let mut table = ReportTable::new("steps", &columns(rank.is_some(), in_row > 1));
         let kept = kept_rows(&rows, &lengths, max_rows);
@@ -114,6 +115,16 @@ fn mean_length_ns(found: &AnalysedRun<'_>, steps: u32) -> i64 {
         .collect();
     let count = lengths.len() as u128 * u128::from(steps);
     i64::try_from(lengths.iter().sum::<u128>() / count.max(1)).unwrap_or(i64::MAX)
+}
+
+/// Adds the streams of the processes of these threads.
+fn with_streams(found: &AnalysedRun<'_>, threads: &[u32]) -> Vec<u32> {
+    let jobs = &found.calls.job.timelines;
+    let process = |timeline: u32| jobs.get(timeline as usize).map(|timeline| timeline.process);
+    let processes: HashSet<u32> = threads.iter().filter_map(|thread| process(*thread)).collect();
+    let streams =
+        (0u32..).zip(jobs).filter(|(_, stream)| stream.is_stream && processes.contains(&stream.process));
+    threads.iter().copied().chain(streams.map(|(number, _)| number)).collect()
 }
 
 fn is_selected(run: &ReportRun, found: &AnalysedRun<'_>, timeline: u32) -> bool {
