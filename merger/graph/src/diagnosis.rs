@@ -96,9 +96,9 @@ pub struct JobDiagnosis {
     pub findings: Vec<JobFinding>,
     /// Gain if all work of all threads in the steps took as long as is typical.
     pub gain_of_all: WhatIfGain,
-    /// What it would gain before the first step.
+    /// Gain before the first step.
     pub gain_of_start_up: WhatIfGain,
-    /// What it would gain after the last step.
+    /// Gain after the last step.
     pub gain_of_ending: WhatIfGain,
     /// Why no rank is named.
     pub limits: Vec<DiagnosisLimit>,

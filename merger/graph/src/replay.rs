@@ -113,7 +113,7 @@ struct Replay<'a, const N: usize> {
     ready: VecDeque<u32>,
     /// Calls of each timeline whose entry others wait for, with the waiting timeline.
     waiting_for_call: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
-    /// What each timeline waits for.
+    /// Dependency for which each timeline waits.
     awaited: Vec<Option<Dependency>>,
     /// Members of each collective that have entered, and the times of the last, ns.
     entered: Vec<(u32, [i64; N])>,

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Duration that the record of a call has no room for.
 const LONG: u32 = u32::MAX;
 
-/// What a replay needs of a call.
+/// Durations of a call, and where its dependencies and entrances end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct PlannedCall {
     /// Duration of the work before the call, ns, or [`LONG`].

@@ -199,7 +199,7 @@ pub(crate) struct ScenarioReplays<'a> {
     pub(crate) graph: &'a CallGraph<'a>,
     times: &'a LabelTimes<'a>,
     pub(crate) table: &'a WorkTable,
-    /// Of [`typical_work`].
+    /// Durations of typical work, as [`typical_work`] returns them.
     typical: &'a CallDurations,
     /// Whether the work of GPUs is among the calls.
     has_streams: bool,

@@ -1,4 +1,4 @@
-//! What a thread that others waited for had done more than these since the two last synchronised.
+//! Work that the cause of a wait did beyond that of the waiting thread since the two last synchronised.
 
 use crate::label_times::{LabelTimes, SlotTimes};
 use crate::replay::ReplayTimes;
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 /// Number of waits that one thread of rpd measures at a time.
 const WAITS_OF_THREAD: usize = 1024;
 
-/// What the cause of a wait did more than the thread that waited, since the two last synchronised.
+/// Work that the cause of a wait did beyond that of the waiting thread since the two last synchronised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitCause<'a> {
     pub(crate) wait: CallWait,

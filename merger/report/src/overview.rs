@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Maximum number of commands that continue from the verdict.
 const MAX_NEXT: usize = 4;
 
-/// What `--explain` shows.
+/// Purpose of the command with `--explain`.
 const EXPLAINING: &str = "the calls that show it";
 
 /// Makes the report. `explained` is the maximum number of calls that are listed as evidence.

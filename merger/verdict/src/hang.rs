@@ -40,7 +40,7 @@ pub enum HangCause {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunHang {
     /// The end of the recording.
-    pub(crate) stall: Stall,
+    pub(crate) stall: RecordingStall,
     /// Why.
     pub cause: HangCause,
     /// The processes that the cause is about.
@@ -51,7 +51,7 @@ impl RunHang {
     /// Returns the end of a run with these open calls, if it hung.
     pub(crate) fn of(calls: &RunCalls, open: &[OpenCall]) -> Option<RunHang> {
         let job = &calls.job;
-        let stall = Stall::of(calls).filter(|_| !open.is_empty())?;
+        let stall = RecordingStall::of(calls).filter(|_| !open.is_empty())?;
         let stalled_ns = stall.ns;
         let start = job.timelines.iter().map(|timeline| timeline.start_ns).min()?;
         let end = job.timelines.iter().map(|timeline| timeline.end_ns).max()?;
@@ -160,7 +160,7 @@ impl AnalysedRun<'_> {
             })
         };
         let mut notes = hang_notes(self, &open);
-        notes.extend(Stall::of(self.calls).map(|stall| stall.text(self.calls)));
+        notes.extend(RecordingStall::of(self.calls).map(|stall| stall.text(self.calls)));
         (open.iter().filter_map(row).collect(), notes)
     }
 }
@@ -363,7 +363,7 @@ fn states(calls: &RunCalls, processes: &[u32], waiting: &BTreeSet<u32>) -> Strin
 
 /// The end of a recording in which no rank made progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stall {
+pub(crate) struct RecordingStall {
     /// From the last entry into a call, or return from one, to the end of the recording, ns: the shortest of all nodes, as
     /// their clocks may not be comparable. Polls that find nothing do not count.
     ns: i64,
@@ -371,9 +371,9 @@ pub(crate) struct Stall {
     has_polls: bool,
 }
 
-impl Stall {
+impl RecordingStall {
     /// Returns the end of a recording; `None` if no call is open.
-    fn of(calls: &RunCalls) -> Option<Stall> {
+    fn of(calls: &RunCalls) -> Option<RecordingStall> {
         let job = &calls.job;
         let _ = job.timelines.iter().find(|timeline| timeline.is_open)?;
         let mut of_nodes: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
@@ -385,7 +385,7 @@ impl Stall {
             (*changed, *end) = (change.max(*changed), timeline.end_ns.max(*end));
         }
         let ns = of_nodes.values().map(|(changed, end)| end.saturating_sub(*changed)).min()?;
-        Some(Stall { ns, has_polls })
+        Some(RecordingStall { ns, has_polls })
     }
 
     /// Describes it.

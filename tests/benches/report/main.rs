@@ -19,7 +19,7 @@ mod graph_speed;
 mod rounds;
 
 use clap::Parser;
-use rounds::Rounds;
+use rounds::TimedRounds;
 use rpd_tests::harness::{Job, binary, mpirun, repository, rpd_merge};
 use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
@@ -123,7 +123,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let folder = place.join(format!("events-{events}"));
     let began = Instant::now();
     let inputs = find_or_write_inputs(&folder, events)?;
-    let mut done = Rounds::open(&folder.join("rounds.csv"))?;
+    let mut done = TimedRounds::open(&folder.join("rounds.csv"))?;
     let rows = count_rows(&inputs.database)?;
     println!(
         "{rounds} rounds, {} of them before, {rows} rows with times. {}",

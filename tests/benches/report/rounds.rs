@@ -10,24 +10,24 @@ use std::path::Path;
 pub(crate) type RoundSeconds = [f64; CONTESTANTS.len()];
 
 /// Rounds that are done.
-pub(crate) struct Rounds {
+pub(crate) struct TimedRounds {
     done: Vec<RoundSeconds>,
     file: File,
 }
 
-impl Rounds {
+impl TimedRounds {
     /// Reads the rounds of a file, to which others are appended: a line of comma-separated seconds for each.
     ///
     /// # Errors
     /// If the file cannot be read, or has other lines.
-    pub(crate) fn open(path: &Path) -> Result<Rounds, Box<dyn Error>> {
+    pub(crate) fn open(path: &Path) -> Result<TimedRounds, Box<dyn Error>> {
         let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
         let round = |line: &str| -> Result<RoundSeconds, Box<dyn Error>> {
             let seconds = line.split(',').map(str::parse).collect::<Result<Vec<f64>, _>>()?;
             seconds.try_into().map_err(|_| format!("{}: not a round: {line}", path.display()).into())
         };
         let done = text.lines().map(round).collect::<Result<_, _>>()?;
-        Ok(Rounds { done, file: OpenOptions::new().create(true).append(true).open(path)? })
+        Ok(TimedRounds { done, file: OpenOptions::new().create(true).append(true).open(path)? })
     }
 
     pub(crate) fn count(&self) -> usize {
