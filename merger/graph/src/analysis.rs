@@ -58,7 +58,7 @@ pub struct WaitAnalysis<'a> {
     pub(crate) times: LabelTimes<'a>,
     pub(crate) table: WorkTable,
     /// Work before each call if it takes at most as long as is typical.
-    typical: CallDurations,
+    typical: Vec<CallDurations>,
     /// All waits, in an order in which a wait comes after every wait of any thread that ended before it began.
     pub(crate) waits: Vec<CallWait>,
     pub(crate) replayed: ReplayTimes<1>,
@@ -116,7 +116,7 @@ impl UsualScenarios {
 impl<'a> WaitAnalysis<'a> {
     /// Replays the calls of a job.
     pub fn new(graph: &'a CallGraph<'a>) -> WaitAnalysis<'a> {
-        let times = LabelTimes::new(graph.job, graph.transfers());
+        let times = LabelTimes::new(graph.job, graph.plan());
         let recorded = || {
             let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
             let replayed = replay(graph, &RecordedDurations { graph }, &mut observers);

@@ -109,7 +109,7 @@ impl TimelineDependencies {
 #[derive(Clone, Debug)]
 pub struct CallDependencies {
     instances: Instances,
-    plan: ReplayPlan,
+    timelines: Vec<TimelineDependencies>,
     /// Durations of the calls without waiting, by timeline.
     transfers: Vec<CallDurations>,
     message_counts: MessageCounts,
@@ -133,8 +133,7 @@ impl CallDependencies {
         drop(builder);
         instances.forget_entries();
         let transfers = transfer_times(job, &instances, &timelines);
-        let plan = ReplayPlan::new(job, &instances, timelines, &transfers);
-        Ok(CallDependencies { instances, plan, transfers, message_counts })
+        Ok(CallDependencies { instances, timelines, transfers, message_counts })
     }
 }
 
@@ -142,7 +141,9 @@ impl CallDependencies {
 #[derive(Clone, Debug)]
 pub struct CallGraph<'a> {
     pub(crate) job: &'a JobCalls,
-    found: CallDependencies,
+    instances: Instances,
+    plan: ReplayPlan,
+    message_counts: MessageCounts,
     /// The messages, once a partner is asked for.
     messages: OnceLock<MatchedMessages>,
 }
@@ -158,32 +159,29 @@ impl<'a> CallGraph<'a> {
 
     /// Joins the calls of a job to what they depend on.
     pub fn of(job: &'a JobCalls, found: CallDependencies) -> CallGraph<'a> {
-        CallGraph { job, found, messages: OnceLock::new() }
+        let CallDependencies { instances, timelines, transfers, message_counts } = found;
+        let plan = ReplayPlan::new(job, &instances, timelines, transfers);
+        CallGraph { job, instances, plan, message_counts, messages: OnceLock::new() }
     }
 
     /// Returns the collectives.
     pub(crate) fn instances(&self) -> &Instances {
-        &self.found.instances
+        &self.instances
     }
 
     /// Returns the calls as replays read them.
     pub(crate) fn plan(&self) -> &ReplayPlan {
-        &self.found.plan
-    }
-
-    /// Returns the durations of the calls without waiting, by timeline.
-    pub(crate) fn transfers(&self) -> &[CallDurations] {
-        &self.found.transfers
+        &self.plan
     }
 
     /// Returns the numbers of messages.
     pub fn message_counts(&self) -> MessageCounts {
-        self.found.message_counts
+        self.message_counts
     }
 
     /// Returns the numbers of collectives.
     pub fn instance_counts(&self) -> InstanceCounts {
-        self.found.instances.counts
+        self.instances.counts
     }
 
     /// Returns timeline and index of the other end of a message. For a probe it is the send that it saw. The first

@@ -9,10 +9,11 @@ use thiserror::Error;
 pub const UNKNOWN: u32 = u32::MAX;
 /// The peer or the tag of a receive that accepts any, where the actual one was not recorded.
 pub const ANY: i32 = i32::MIN;
-/// A call to a communication library, 24 bytes.
+/// A call to a communication library, 20 bytes.
 ///
 /// Polls that follow one another without work in between, up to the one that succeeds, are one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(Rust, packed(4))]
 pub struct Call {
     /// Time at which the thread entered the call, ns in job time.
     pub enter_ns: i64,
@@ -29,8 +30,9 @@ impl Call {
     }
 }
 
-/// Work of a thread between two calls under one label.
+/// Work of a thread between two calls under one label, 12 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(Rust, packed(4))]
 pub struct WorkSegment {
     /// Label: the innermost range, or the place between two calls.
     pub label: u32,

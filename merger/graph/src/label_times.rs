@@ -1,7 +1,7 @@
 //! Time without waiting by label, between any two calls of a thread.
 
-use crate::call_durations::CallDurations;
 use crate::job_calls::{CallTimeline, JobCalls};
+use crate::replay_plan::{PlannedPlace, ReplayPlan};
 use rayon::prelude::*;
 
 /// Number of slots: one for each of the labels with the most time, and one for all others.
@@ -18,8 +18,7 @@ pub(crate) type SlotTimes = [u64; SLOTS];
 #[derive(Clone, Debug)]
 pub(crate) struct LabelTimes<'a> {
     job: &'a JobCalls,
-    /// Durations of the calls without waiting, by timeline.
-    transfers: &'a [CallDurations],
+    plan: &'a ReplayPlan,
     slot_of_label: Vec<u8>,
     /// Labels of the slots, the one with the most time first. The slot after the last is that of all others; those
     /// after it are not in use.
@@ -29,16 +28,26 @@ pub(crate) struct LabelTimes<'a> {
 }
 
 impl<'a> LabelTimes<'a> {
-    pub(crate) fn new(job: &'a JobCalls, transfers: &'a [CallDurations]) -> LabelTimes<'a> {
-        let mut totals = vec![0u64; job.labels as usize];
-        for (timeline, transfers) in job.timelines.iter().zip(transfers) {
-            for segment in &timeline.work {
-                totals[segment.label as usize] = totals[segment.label as usize].saturating_add(segment.ns);
+    pub(crate) fn new(job: &'a JobCalls, plan: &'a ReplayPlan) -> LabelTimes<'a> {
+        let none = || vec![0u64; job.labels as usize];
+        let add_timeline = |mut totals: Vec<u64>, (number, timeline): (usize, &CallTimeline)| {
+            let mut add = |label: u32, ns: u64| {
+                totals[label as usize] = totals[label as usize].saturating_add(ns);
+            };
+            timeline.work.iter().for_each(|segment| add(segment.label, segment.ns));
+            for (call, of_call) in timeline.calls.iter().enumerate() {
+                add(of_call.label, plan.transfer_ns(PlannedPlace { timeline: number, call }));
             }
-            for (call, ns) in timeline.calls.iter().zip(transfers.iter()) {
-                totals[call.label as usize] = totals[call.label as usize].saturating_add(ns);
-            }
-        }
+            totals
+        };
+        let sum = |mut one: Vec<u64>, other: Vec<u64>| {
+            one.iter_mut().zip(other).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+            one
+        };
+        // One list of totals for each thread, as there may be many labels.
+        let of_thread = job.timelines.len().div_ceil(rayon::current_num_threads()).max(1);
+        let timelines = job.timelines.par_iter().enumerate().with_min_len(of_thread);
+        let totals = timelines.fold(none, add_timeline).reduce(none, sum);
         let mut labels: Vec<u32> = (0..job.labels).filter(|label| totals[*label as usize] > 0).collect();
         labels.sort_by_key(|label| (std::cmp::Reverse(totals[*label as usize]), *label));
         labels.truncate(SLOTS - 1);
@@ -46,7 +55,7 @@ impl<'a> LabelTimes<'a> {
         for (slot, label) in (0u8..).zip(&labels) {
             slot_of_label[*label as usize] = slot;
         }
-        let mut times = LabelTimes { job, transfers, slot_of_label, labels, sums: Vec::new() };
+        let mut times = LabelTimes { job, plan, slot_of_label, labels, sums: Vec::new() };
         times.sums =
             (0..job.timelines.len()).into_par_iter().map(|timeline| times.sums_of(timeline)).collect();
         times
@@ -74,7 +83,7 @@ impl<'a> LabelTimes<'a> {
 
     /// Returns the duration of a call without waiting, ns.
     pub(crate) fn transfer_ns(&self, timeline: usize, call: usize) -> u64 {
-        self.transfers[timeline].ns(call)
+        self.plan.transfer_ns(PlannedPlace { timeline, call })
     }
 
     fn sums_of(&self, timeline: usize) -> Vec<u64> {
@@ -106,7 +115,7 @@ impl<'a> LabelTimes<'a> {
 
     fn add_transfer(&self, timeline: usize, call: usize, sum: &mut SlotTimes) {
         let slot = &mut sum[self.slot(self.timeline(timeline).calls[call].label)];
-        *slot = slot.saturating_add(self.transfers[timeline].ns(call));
+        *slot = slot.saturating_add(self.transfer_ns(timeline, call));
     }
 
     /// Returns the times from the moment at which a thread entered the call `from` (`None` is the start of the
@@ -118,10 +127,10 @@ impl<'a> LabelTimes<'a> {
             if from.is_none() {
                 self.add_work(timeline, first, &mut sum);
             }
-            let (calls, transfers) = (self.timeline(timeline), &self.transfers[timeline]);
+            let calls = self.timeline(timeline);
             for call in first..to {
                 let slot = &mut sum[self.slot(calls.calls[call].label)];
-                *slot = slot.saturating_add(transfers.ns(call));
+                *slot = slot.saturating_add(self.transfer_ns(timeline, call));
                 for segment in calls.work_before(call + 1) {
                     let slot = &mut sum[self.slot(segment.label)];
                     *slot = slot.saturating_add(segment.ns);
@@ -154,7 +163,9 @@ impl<'a> LabelTimes<'a> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::call_graph::CallGraph;
     use crate::small_job::{Act, CALL_NS, IN_CALL, run};
 
     #[test]
@@ -163,13 +174,10 @@ mod tests {
         let program: Vec<Act> = (0..calls)
             .flat_map(|call| [Act::Work(1 + (call % 50) as u32, call + 1), Act::Send(1, 0)])
             .collect();
-        let job = run(&[program, Vec::new()], 60);
-        let transfers: Vec<CallDurations> = job
-            .timelines
-            .iter()
-            .map(|timeline| timeline.calls.iter().map(|_| CALL_NS as u64).collect())
-            .collect();
-        let times = LabelTimes::new(&job, &transfers);
+        let mut job = run(&[program, Vec::new()], 60);
+        job.timelines.iter_mut().for_each(|timeline| timeline.first_call_of_step.clear());
+        let graph = CallGraph::new(&job).unwrap();
+        let times = LabelTimes::new(&job, graph.plan());
         for (from, to) in [(0, 0), (3, 3), (0, 300), (5, 140), (5, 133), (64, 128), (63, 299), (128, 300)] {
             let mut expected = [0; SLOTS];
             for call in from..to {

@@ -5,7 +5,9 @@
 //! work that caused it. Nothing here reads files or prints.
 
 mod analysis;
+mod analysis_memory;
 mod anomalies;
+mod awaited_enters;
 mod call_durations;
 mod call_graph;
 mod channels;

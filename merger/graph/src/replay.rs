@@ -4,6 +4,7 @@
 //! A call depends on the same calls whatever these last, so one pass over the calls replays `N` sets of durations. It is
 //! hardly slower than a pass for one, because most of its time goes into finding the calls in memory.
 
+use crate::awaited_enters::AwaitedEnters;
 use crate::call_graph::{CallGraph, Dependency, PackedDependency};
 use crate::job_calls::CollectiveWaits;
 use crate::replay_plan::{PlannedPlace, ReplayPlan};
@@ -52,10 +53,8 @@ const NONE: u32 = u32::MAX;
 /// Times of a replay, ns from the start of the job.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayTimes<const N: usize> {
-    /// By the indices of the plan; with several sets of durations only of the calls that others await.
-    enters: Vec<[i64; N]>,
-    /// Index of the first call of each timeline.
-    first_call: Vec<usize>,
+    /// Entries by timeline and call; none with several sets of durations.
+    enters: Vec<Vec<i64>>,
     /// Start of each timeline.
     starts: Vec<i64>,
     /// Ends of each timeline.
@@ -74,7 +73,7 @@ impl<const N: usize> ReplayTimes<N> {
 impl ReplayTimes<1> {
     /// Returns when a thread entered a call, ns of the replay.
     pub(crate) fn enter_ns(&self, timeline: u32, call: u32) -> i64 {
-        self.enters[self.first_call[timeline as usize] + call as usize][0]
+        self.enters[timeline as usize][call as usize]
     }
 
     /// Returns the end of a timeline, ns of the replay.
@@ -109,6 +108,8 @@ struct Replay<'a, const N: usize> {
     plan: &'a ReplayPlan,
     times: ReplayTimes<N>,
     cursors: Vec<Cursor<N>>,
+    /// Entries of each timeline with several sets of durations.
+    awaited_enters: Vec<AwaitedEnters<N>>,
     /// Timelines that can go on.
     ready: VecDeque<u32>,
     /// Calls of each timeline whose entry others wait for, with the waiting timeline.
@@ -137,10 +138,10 @@ struct Cursor<const N: usize> {
     latest_ns: [i64; N],
     /// The last of them with the first durations.
     latest: Option<PackedDependency>,
-    /// Index of the next dependency.
-    dependency: usize,
-    /// Index of the next entrance.
-    entrance: usize,
+    /// Number of the next dependency.
+    dependency: u32,
+    /// Number of the next entrance.
+    entrance: u32,
 }
 
 impl<'a, const N: usize> Replay<'a, N> {
@@ -154,28 +155,27 @@ impl<'a, const N: usize> Replay<'a, N> {
         };
         let starts: Vec<i64> = timelines.iter().map(|timeline| start(timeline.start_ns)).collect();
         let plan = graph.plan();
-        let cursor = |(timeline, start): (usize, &i64)| Cursor {
+        let cursor = |start: &i64| Cursor {
             entered: 0,
             left: 0,
             exit_ns: [*start; N],
             enter_ns: [*start; N],
             latest_ns: [i64::MIN; N],
             latest: None,
-            dependency: plan.first_dependency(timeline),
-            entrance: plan.first_entrance(timeline),
+            dependency: 0,
+            entrance: 0,
         };
-        let cursors = starts.iter().enumerate().map(cursor).collect();
+        let cursors = starts.iter().map(cursor).collect();
+        let (enters, awaited_enters) = match N {
+            1 => (plan.lengths().map(|calls| vec![NOT_ENTERED; calls]).collect(), Vec::new()),
+            _ => (Vec::new(), timelines.iter().map(|_| AwaitedEnters::default()).collect()),
+        };
         Replay {
             graph,
             plan,
-            times: ReplayTimes {
-                enters: vec![[NOT_ENTERED; N]; if N == 1 { plan.len() } else { plan.awaited_len() }],
-                first_call: (0..timelines.len()).map(|timeline| plan.place(timeline, 0).index).collect(),
-                starts,
-                ends: vec![[0; N]; timelines.len()],
-                given_up: 0,
-            },
+            times: ReplayTimes { enters, starts, ends: vec![[0; N]; timelines.len()], given_up: 0 },
             cursors,
+            awaited_enters,
             ready: (0..timelines.len() as u32).collect(),
             waiting_for_call: timelines.iter().map(|_| BinaryHeap::new()).collect(),
             awaited: vec![None; timelines.len()],
@@ -209,8 +209,9 @@ impl<'a, const N: usize> Replay<'a, N> {
         self.times.given_up += 1;
         let number = timeline as u32;
         match self.awaited[timeline].take() {
-            Some(Dependency::Enter { timeline: other, .. }) => {
+            Some(Dependency::Enter { timeline: other, call }) => {
                 self.waiting_for_call[other as usize].retain(|Reverse((_, waiting))| *waiting != number);
+                self.release_enter(other, call);
             }
             Some(Dependency::Collective { instance, .. }) => {
                 let mut rest = std::mem::replace(&mut self.first_waiting[instance as usize], NONE);
@@ -243,7 +244,7 @@ impl<'a, const N: usize> Replay<'a, N> {
         let calls = self.graph.job.timelines[t].calls.len();
         loop {
             let call = self.cursors[t].left;
-            let place = self.plan.place(t, call as usize);
+            let place = PlannedPlace { timeline: t, call: call as usize };
             if call as usize == calls {
                 self.times.ends[t] = plus(self.cursors[t].exit_ns, durations.work_ns(place));
                 return;
@@ -274,15 +275,17 @@ impl<'a, const N: usize> Replay<'a, N> {
         let enter = plus(cursor.exit_ns, durations.work_ns(place));
         let call = cursor.entered;
         (cursor.enter_ns, cursor.entered) = (enter, call + 1);
-        if let Some(index) = enter_index::<N>(self.plan, place) {
-            self.times.enters[index] = enter;
+        if N == 1 {
+            self.times.enters[t][place.call] = enter[0];
+        } else if let Some(number) = self.plan.awaited_index(place) {
+            self.awaited_enters[t].add(enter, self.plan.dependents(t, number));
         }
         let waiting = &mut self.waiting_for_call[t];
         while waiting.peek().is_some_and(|Reverse((awaited, _))| *awaited <= call) {
             self.ready.extend(waiting.pop().map(|Reverse((_, waiting))| waiting));
         }
         let end = self.plan.entrances_end(place);
-        let entrances = self.plan.entrances(cursor.entrance..end);
+        let entrances = &self.plan.entrances_of(t)[cursor.entrance as usize..end as usize];
         cursor.entrance = end;
         for entrance in entrances {
             let instance = entrance.instance as usize;
@@ -304,7 +307,7 @@ impl<'a, const N: usize> Replay<'a, N> {
         let t = timeline as usize;
         let end = self.plan.dependencies_end(place);
         while self.cursors[t].dependency < end {
-            let packed = self.plan.dependency(self.cursors[t].dependency);
+            let packed = self.plan.dependency(t, self.cursors[t].dependency);
             let dependency = packed.unpack();
             let Some(at) = self.time_of(dependency) else {
                 self.wait_for(timeline, dependency);
@@ -316,16 +319,33 @@ impl<'a, const N: usize> Replay<'a, N> {
             }
             cursor.latest_ns = latest_of(at, cursor.latest_ns);
             cursor.dependency += 1;
+            if let Dependency::Enter { timeline, call } = dependency {
+                self.release_enter(timeline, call);
+            }
         }
         true
+    }
+
+    /// Notes that a dependency on the entry into a call was used or given up.
+    #[inline]
+    fn release_enter(&mut self, timeline: u32, call: u32) {
+        let place = PlannedPlace { timeline: timeline as usize, call: call as usize };
+        if N > 1
+            && let Some(number) = self.plan.awaited_index(place)
+        {
+            self.awaited_enters[place.timeline].release(number);
+        }
     }
 
     /// Returns when a dependency came; `None` if it has not.
     fn time_of(&self, dependency: Dependency) -> Option<[i64; N]> {
         let enter = |timeline: u32, call: u32| {
-            let place = self.plan.place(timeline as usize, call as usize);
-            let at = self.times.enters.get(enter_index::<N>(self.plan, place)?)?;
-            (at[0] != NOT_ENTERED).then_some(*at)
+            let place = PlannedPlace { timeline: timeline as usize, call: call as usize };
+            if N > 1 {
+                return self.awaited_enters[place.timeline].at(self.plan.awaited_index(place)?);
+            }
+            let at = self.times.enters[place.timeline][place.call];
+            (at != NOT_ENTERED).then_some([at; N])
         };
         match dependency {
             Dependency::Enter { timeline, call } => enter(timeline, call),
@@ -360,10 +380,4 @@ fn plus<const N: usize>(times: [i64; N], durations: [u64; N]) -> [i64; N] {
 
 fn latest_of<const N: usize>(one: [i64; N], other: [i64; N]) -> [i64; N] {
     std::array::from_fn(|of| one[of].max(other[of]))
-}
-
-/// Returns the index of a call in the entries of a replay of `N` sets of durations; `None` if it is not kept.
-#[inline]
-fn enter_index<const N: usize>(plan: &ReplayPlan, place: PlannedPlace) -> Option<usize> {
-    if N == 1 { Some(place.index) } else { plan.awaited_index(place) }
 }

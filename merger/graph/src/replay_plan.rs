@@ -1,16 +1,21 @@
-//! The calls of a job in the form that replays read: one list for all timelines, with the durations, dependencies and
+//! The calls of a job in the form that replays read: for each timeline, one list with the durations, dependencies and
 //! entries of each call. A replay advances all timelines in turn. Each list of a timeline that it reads costs it a line of
 //! the processor's cache, and thousands of timelines have few lines each.
+//!
+//! The lists of a timeline are allocated separately, so that they take the place of its messages, which were released
+//! before. One list of all timelines would be as fast, but needs new memory.
 
 use crate::call_durations::CallDurations;
 use crate::call_graph::{Dependency, Entrance, PackedDependency, TimelineDependencies};
 use crate::instances::Instances;
 use crate::job_calls::{CallTimeline, CollectiveWaits, JobCalls};
 use rayon::prelude::*;
-use std::ops::Range;
 
 /// Duration that the record of a call has no room for.
 const LONG: u32 = u32::MAX;
+
+/// Number of dependencies on a call whose entry is needed until the end of a replay.
+pub(crate) const ALWAYS: u8 = u8::MAX;
 
 /// Durations of a call, and where its dependencies and entrances end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,26 +38,25 @@ pub(crate) struct PlannedPlace {
     pub(crate) timeline: usize,
     /// Index of the call in its timeline; that after the last call for the work after it.
     pub(crate) call: usize,
-    /// Index of the call in the plan.
-    pub(crate) index: usize,
 }
 
-/// The calls of a job.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReplayPlan {
-    /// Index of the first call of each timeline, then the number of all. Each timeline has one more than it has calls, for
-    /// the work after the last one.
-    first_call: Vec<usize>,
+/// The calls of a timeline.
+#[derive(Clone, Debug)]
+struct PlannedTimeline {
+    /// The calls, and one more for the work after the last of them.
     calls: Vec<PlannedCall>,
-    /// Number of awaited calls of the timelines before each, then of all.
-    first_awaited: Vec<usize>,
-    /// Index of the first dependency of each timeline.
-    first_dependency: Vec<usize>,
     dependencies: Vec<PackedDependency>,
-    /// Index of the first entrance of each timeline, then the number of all.
-    first_entrance: Vec<usize>,
+    /// Entrances, by call.
     entrances: Vec<Entrance>,
+    /// Number of dependencies on each call that has some, up to [`ALWAYS`].
+    dependents: Vec<u8>,
+    /// Call and duration of the calls that are [`LONG`] without waiting, ns, by call.
+    long_transfers: Vec<(usize, u64)>,
 }
+
+/// The calls of a job, by timeline.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplayPlan(Vec<PlannedTimeline>);
 
 impl ReplayPlan {
     /// Joins the timelines with what their calls depend on, and how long these take without waiting.
@@ -60,72 +64,45 @@ impl ReplayPlan {
         job: &JobCalls,
         instances: &Instances,
         found: Vec<TimelineDependencies>,
-        transfers: &[CallDurations],
+        transfers: Vec<CallDurations>,
     ) -> ReplayPlan {
-        let mut plan = ReplayPlan {
-            first_call: vec![0],
-            first_awaited: vec![0],
-            first_entrance: vec![0],
-            ..ReplayPlan::default()
-        };
-        let mut all = 0;
-        for timeline in &job.timelines {
-            all += timeline.calls.len() + 1;
-            plan.first_call.push(all);
-        }
-        plan.calls = vec![PlannedCall::default(); all];
-        let mut rest = &mut plan.calls[..];
-        let mut parts = Vec::with_capacity(job.timelines.len());
-        for timeline in &job.timelines {
-            let (part, after) = rest.split_at_mut(timeline.calls.len() + 1);
-            parts.push(part);
-            rest = after;
-        }
-        let awaited = AwaitedCalls::find(&plan.first_call, instances, &found);
-        let timelines = job.timelines.par_iter().zip(&found).zip(transfers).zip(parts).zip(&plan.first_call);
-        let counts: Vec<usize> = timelines
-            .map(|((((calls, found), transfers), part), first)| {
-                fill(part, calls, found, transfers, |call| awaited.has(first + call))
-            })
-            .collect();
-        for (timeline, count) in found.into_iter().zip(counts) {
-            plan.first_awaited.push(plan.first_awaited.last().map_or(count, |before| before + count));
-            plan.first_dependency.push(plan.dependencies.len());
-            plan.dependencies.extend(timeline.dependencies);
-            plan.entrances.extend(timeline.entrances);
-            plan.first_entrance.push(plan.entrances.len());
-        }
-        plan
+        let awaited = AwaitedCalls::find(job, instances, &found);
+        let timelines = job.timelines.par_iter().zip(found).zip(transfers).zip(&awaited.first_call);
+        let planned = timelines.map(|(((calls, found), transfers), first)| {
+            PlannedTimeline::new(calls, found, transfers, &awaited.dependents[*first..])
+        });
+        ReplayPlan(planned.collect())
     }
 
-    /// Returns the number of calls, with one more for each timeline.
-    pub(crate) fn len(&self) -> usize {
-        self.calls.len()
+    /// Returns the number of calls of each timeline, with one more for the work after the last of them.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|timeline| timeline.calls.len())
     }
 
-    /// Returns the number of calls that others await.
-    pub(crate) fn awaited_len(&self) -> usize {
-        self.first_awaited.last().copied().unwrap_or(0)
+    /// Returns the number of dependencies on a call, up to [`ALWAYS`], by its number among those that others await.
+    #[inline]
+    pub(crate) fn dependents(&self, timeline: usize, awaited: usize) -> u8 {
+        self.0[timeline].dependents[awaited]
     }
 
-    /// Returns the number of a call among those that others await; `None` if none does.
+    /// Returns the number of a call among those of its timeline that others await; `None` if none does.
     #[inline]
     pub(crate) fn awaited_index(&self, place: PlannedPlace) -> Option<usize> {
-        let before = self.calls[place.index].awaited;
-        let is_awaited = self.calls.get(place.index + 1).is_some_and(|next| next.awaited > before);
-        is_awaited.then(|| self.first_awaited[place.timeline] + before as usize)
+        let calls = &self.0[place.timeline].calls;
+        let before = calls[place.call].awaited;
+        let is_awaited = calls.get(place.call + 1).is_some_and(|next| next.awaited > before);
+        is_awaited.then_some(before as usize)
     }
 
-    /// Returns the place of a call.
     #[inline]
-    pub(crate) fn place(&self, timeline: usize, call: usize) -> PlannedPlace {
-        PlannedPlace { timeline, call, index: self.first_call[timeline] + call }
+    fn call(&self, place: PlannedPlace) -> &PlannedCall {
+        &self.0[place.timeline].calls[place.call]
     }
 
     /// Returns the duration of the work before a call, ns.
     #[inline]
     pub(crate) fn work_ns(&self, job: &JobCalls, place: PlannedPlace) -> u64 {
-        match self.calls[place.index].work_ns {
+        match self.call(place).work_ns {
             LONG => job.timelines[place.timeline].work_ns_before(place.call),
             ns => u64::from(ns),
         }
@@ -133,108 +110,112 @@ impl ReplayPlan {
 
     /// Returns the duration of a call without waiting, ns.
     #[inline]
-    pub(crate) fn transfer_ns(&self, transfers: &[CallDurations], place: PlannedPlace) -> u64 {
-        match self.calls[place.index].transfer_ns {
-            LONG => transfers[place.timeline].ns(place.call),
+    pub(crate) fn transfer_ns(&self, place: PlannedPlace) -> u64 {
+        match self.call(place).transfer_ns {
+            LONG => self.0[place.timeline].long_transfer_ns(place.call),
             ns => u64::from(ns),
         }
     }
 
-    /// Returns the index of the first dependency of a timeline.
-    pub(crate) fn first_dependency(&self, timeline: usize) -> usize {
-        self.first_dependency[timeline]
-    }
-
-    /// Returns the index after the last dependency of a call.
+    /// Returns the number of dependencies of a timeline up to a call.
     #[inline]
-    pub(crate) fn dependencies_end(&self, place: PlannedPlace) -> usize {
-        self.first_dependency[place.timeline] + self.calls[place.index].dependencies as usize
+    pub(crate) fn dependencies_end(&self, place: PlannedPlace) -> u32 {
+        self.call(place).dependencies
     }
 
-    /// Returns a dependency by its index.
+    /// Returns a dependency of a timeline.
     #[inline]
-    pub(crate) fn dependency(&self, index: usize) -> PackedDependency {
-        self.dependencies[index]
+    pub(crate) fn dependency(&self, timeline: usize, number: u32) -> PackedDependency {
+        self.0[timeline].dependencies[number as usize]
     }
 
-    /// Returns the index of the first entrance of a timeline.
-    pub(crate) fn first_entrance(&self, timeline: usize) -> usize {
-        self.first_entrance[timeline]
-    }
-
-    /// Returns the index after the last entrance of a call.
+    /// Returns the number of entrances of a timeline up to a call.
     #[inline]
-    pub(crate) fn entrances_end(&self, place: PlannedPlace) -> usize {
-        self.first_entrance[place.timeline] + self.calls[place.index].entrances as usize
-    }
-
-    /// Returns the entrances with these indices.
-    #[inline]
-    pub(crate) fn entrances(&self, indices: Range<usize>) -> &[Entrance] {
-        &self.entrances[indices]
+    pub(crate) fn entrances_end(&self, place: PlannedPlace) -> u32 {
+        self.call(place).entrances
     }
 
     /// Returns the entrances of a timeline, by call.
+    #[inline]
     pub(crate) fn entrances_of(&self, timeline: usize) -> &[Entrance] {
-        &self.entrances[self.first_entrance[timeline]..self.first_entrance[timeline + 1]]
+        &self.0[timeline].entrances
     }
 }
 
-/// The calls that others await, a bit for each.
-struct AwaitedCalls(Vec<u64>);
+impl PlannedTimeline {
+    fn new(
+        timeline: &CallTimeline,
+        found: TimelineDependencies,
+        transfers: CallDurations,
+        dependents: &[u8],
+    ) -> PlannedTimeline {
+        let short = |ns: u64| u32::try_from(ns).unwrap_or(LONG);
+        let (mut dependencies, mut entrances, mut awaited) = (0, 0, 0);
+        let plan = |call: usize| {
+            while found.calls.get(dependencies).is_some_and(|of| *of as usize <= call) {
+                dependencies += 1;
+            }
+            while found.entrances.get(entrances).is_some_and(|entrance| entrance.call as usize <= call) {
+                entrances += 1;
+            }
+            let transfer_ns = if call < timeline.calls.len() { transfers.ns(call) } else { 0 };
+            let planned = PlannedCall {
+                work_ns: short(timeline.work_ns_before(call)),
+                transfer_ns: short(transfer_ns),
+                dependencies: dependencies as u32,
+                entrances: entrances as u32,
+                awaited,
+            };
+            awaited += u32::from(dependents[call] > 0);
+            planned
+        };
+        let calls: Vec<PlannedCall> = (0..=timeline.calls.len()).map(plan).collect();
+        let dependents = dependents[..calls.len()].iter().copied().filter(|count| *count > 0).collect();
+        let TimelineDependencies { dependencies, entrances, .. } = found;
+        let long_transfers = transfers.into_long();
+        PlannedTimeline { calls, dependencies, entrances, dependents, long_transfers }
+    }
+
+    #[cold]
+    fn long_transfer_ns(&self, call: usize) -> u64 {
+        let place = self.long_transfers.binary_search_by_key(&call, |(call, _)| *call);
+        place.map_or(0, |place| self.long_transfers[place].1)
+    }
+}
+
+/// The calls that others await.
+struct AwaitedCalls {
+    /// Number of each timeline's first call among all calls, then the number of all.
+    first_call: Vec<usize>,
+    /// Number of dependencies on each call, up to [`ALWAYS`].
+    dependents: Vec<u8>,
+}
 
 impl AwaitedCalls {
-    fn find(first_call: &[usize], instances: &Instances, found: &[TimelineDependencies]) -> AwaitedCalls {
-        let all = first_call.last().copied().unwrap_or(0);
-        let mut awaited = AwaitedCalls(vec![0; all.div_ceil(64)]);
-        let mut add = |timeline: u32, call: u32| {
-            let index = first_call[timeline as usize] + call as usize;
-            awaited.0[index / 64] |= 1 << (index % 64);
-        };
+    fn find(job: &JobCalls, instances: &Instances, found: &[TimelineDependencies]) -> AwaitedCalls {
+        let mut all = 0;
+        let mut first_call = vec![0];
+        for timeline in &job.timelines {
+            all += timeline.calls.len() + 1;
+            first_call.push(all);
+        }
+        let mut awaited = AwaitedCalls { first_call, dependents: vec![0; all] };
         for dependency in found.iter().flat_map(|timeline| &timeline.dependencies) {
             if let Dependency::Enter { timeline, call } = dependency.unpack() {
-                add(timeline, call);
+                let dependents = awaited.of(timeline, call);
+                *dependents = dependents.saturating_add(1);
             }
         }
         for instance in 0..instances.len() as u32 {
             if instances.get(instance).waits == CollectiveWaits::ForLower {
-                instances.members(instance).iter().for_each(|member| add(member.timeline, member.call));
+                let members = instances.members(instance).iter();
+                members.for_each(|member| *awaited.of(member.timeline, member.call) = ALWAYS);
             }
         }
         awaited
     }
 
-    fn has(&self, index: usize) -> bool {
-        self.0[index / 64] >> (index % 64) & 1 == 1
+    fn of(&mut self, timeline: u32, call: u32) -> &mut u8 {
+        &mut self.dependents[self.first_call[timeline as usize] + call as usize]
     }
-}
-
-/// Fills the calls of a timeline. Returns the number of those that others await.
-fn fill(
-    part: &mut [PlannedCall],
-    calls: &CallTimeline,
-    found: &TimelineDependencies,
-    transfers: &CallDurations,
-    is_awaited: impl Fn(usize) -> bool,
-) -> usize {
-    let short = |ns: u64| u32::try_from(ns).unwrap_or(LONG);
-    let (mut dependencies, mut entrances, mut awaited) = (0, 0, 0);
-    for (call, planned) in part.iter_mut().enumerate() {
-        while found.calls.get(dependencies).is_some_and(|of| *of as usize <= call) {
-            dependencies += 1;
-        }
-        while found.entrances.get(entrances).is_some_and(|entrance| entrance.call as usize <= call) {
-            entrances += 1;
-        }
-        let transfer_ns = if call < calls.calls.len() { transfers.ns(call) } else { 0 };
-        *planned = PlannedCall {
-            work_ns: short(calls.work_ns_before(call)),
-            transfer_ns: short(transfer_ns),
-            dependencies: dependencies as u32,
-            entrances: entrances as u32,
-            awaited,
-        };
-        awaited += u32::from(is_awaited(call));
-    }
-    awaited as usize
 }

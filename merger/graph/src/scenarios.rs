@@ -26,7 +26,7 @@ impl ReplayDurations<1> for RecordedDurations<'_> {
 
     #[inline]
     fn transfer_ns(&self, place: PlannedPlace) -> [u64; 1] {
-        [self.graph.plan().transfer_ns(self.graph.transfers(), place)]
+        [self.graph.plan().transfer_ns(place)]
     }
 }
 
@@ -82,15 +82,13 @@ impl TypicalWork<'_> {
     }
 }
 
-/// Duration of the work before each call if all of it takes at most as long as is typical, ns, by the indices of the plan.
-pub(crate) fn typical_work(times: &LabelTimes<'_>, table: &WorkTable) -> CallDurations {
+/// Duration of the work before each call if all of it takes at most as long as is typical, ns, by timeline.
+pub(crate) fn typical_work(times: &LabelTimes<'_>, table: &WorkTable) -> Vec<CallDurations> {
     let typical = TypicalWork { times, table, slot: None };
     let of_timeline = |(timeline, calls): (usize, &CallTimeline)| -> CallDurations {
         (0..=calls.calls.len()).map(|call| typical.before(timeline, call)).collect()
     };
-    let timelines: Vec<CallDurations> =
-        times.job().timelines.par_iter().enumerate().map(of_timeline).collect();
-    CallDurations::joined(timelines)
+    times.job().timelines.par_iter().enumerate().map(of_timeline).collect()
 }
 
 /// Durations of `N` scenarios.
@@ -115,7 +113,7 @@ impl<const N: usize> ReplayDurations<N> for ScenarioDurations<'_, N> {
                 && selected.calls[place.timeline].contains(&place.call)
             {
                 *ns = match selected.slot {
-                    None => self.replays.typical.ns(place.index),
+                    None => self.replays.typical[place.timeline].ns(place.call),
                     slot => self.typical(slot).before(place.timeline, place.call),
                 };
             }
@@ -125,9 +123,9 @@ impl<const N: usize> ReplayDurations<N> for ScenarioDurations<'_, N> {
 
     #[inline]
     fn transfer_ns(&self, place: PlannedPlace) -> [u64; N] {
-        let PlannedPlace { timeline, call, .. } = place;
+        let PlannedPlace { timeline, call } = place;
         let graph = self.replays.graph;
-        let recorded = graph.plan().transfer_ns(graph.transfers(), place);
+        let recorded = graph.plan().transfer_ns(place);
         std::array::from_fn(|of| match &self.scenarios[of] {
             DurationScenario::IdealNetwork => 0,
             DurationScenario::TypicalWork(selected)
@@ -200,7 +198,7 @@ pub(crate) struct ScenarioReplays<'a> {
     times: &'a LabelTimes<'a>,
     pub(crate) table: &'a WorkTable,
     /// Durations of typical work, as [`typical_work`] returns them.
-    typical: &'a CallDurations,
+    typical: &'a [CallDurations],
     /// Whether the work of GPUs is among the calls.
     has_streams: bool,
 }
@@ -211,7 +209,7 @@ impl<'a> ScenarioReplays<'a> {
         graph: &'a CallGraph<'a>,
         times: &'a LabelTimes<'a>,
         table: &'a WorkTable,
-        typical: &'a CallDurations,
+        typical: &'a [CallDurations],
     ) -> ScenarioReplays<'a> {
         let has_streams = graph.job.timelines.iter().any(|timeline| timeline.is_stream);
         ScenarioReplays { graph, times, table, typical, has_streams }

@@ -67,7 +67,7 @@ impl AnalysisOptions<'_> {
             calls.job.forget_messages();
         }
         let calls = &calls;
-        let graph = CallGraph::of(&calls.job, found);
+        let graph = in_pool(|| CallGraph::of(&calls.job, found));
         let analysis = in_pool(|| WaitAnalysis::new(&graph));
         let ((costs, mut diagnosis), (efficiency, gpu_efficiency)) =
             rayon::join(|| analysis.diagnose(), || (analysis.efficiency(), analysis.gpu_efficiency()));
