@@ -294,19 +294,19 @@ fn decode<'a>(
         INT_CONSTANT => Ok(Cells::Int { values: vec![unzigzag(take(input)?); rows], nulls }),
         INT_PLAIN => Ok(Cells::Int { values: take_all(input, rows, unzigzag)?, nulls }),
         INT_DELTA => {
-            let mut values = take_all(input, rows, unzigzag)?;
             let mut sum = 0i64;
-            for v in &mut values {
-                sum = sum.wrapping_add(*v);
-                *v = sum;
-            }
+            let values = take_all(input, rows, |v| {
+                sum = sum.wrapping_add(unzigzag(v));
+                sum
+            })?;
             Ok(Cells::Int { values, nulls })
         }
         INT_NEAR => {
             let other = take_byte(input)?;
             let base = earlier.base(other)?.ok_or(Stop::Skipped)?;
-            let mut values = take_all(input, rows, unzigzag)?;
-            values.iter_mut().zip(base).for_each(|(v, b)| *v = v.wrapping_add(*b));
+            let mut base = base.iter();
+            let values =
+                take_all(input, rows, |v| unzigzag(v).wrapping_add(base.next().copied().unwrap_or(0)))?;
             Ok(Cells::Int { values, nulls })
         }
         REAL_RAW => {

@@ -102,35 +102,42 @@ pub(crate) fn take(input: &mut &[u8]) -> Result<u64, DecodeError> {
     Err(DecodeError::Varint)
 }
 
-/// Reads `count` numbers. Each takes at least one byte of input, so that the input bounds the allocation.
-pub(crate) fn take_all<T>(
+/// Reads `count` numbers, and passes each to `map` in their order. Each takes at least one byte of input, so that the
+/// input bounds the allocation.
+pub(crate) fn take_all<T: Copy + Default>(
     input: &mut &[u8],
     count: usize,
-    map: impl Fn(u64) -> T,
+    mut map: impl FnMut(u64) -> T,
 ) -> Result<Vec<T>, DecodeError> {
     if count > input.len() {
         return Err(DecodeError::Short);
     }
-    let mut out = Vec::with_capacity(count);
-    let mut rest = *input;
-    while out.len() < count {
-        let Some(word) = rest.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
-            out.push(map(take(&mut rest)?));
-            continue;
-        };
+    // Numbers are written to places that exist: a vector that grows would check its capacity for each of them.
+    let mut out = vec![T::default(); count];
+    let (mut rest, mut at) = (*input, 0);
+    while count - at >= 2 {
+        let Some(word) = rest.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else { break };
         let ends = !word & CONTINUED;
-        if ends == CONTINUED && count - out.len() >= 8 {
-            // Fast path for eight one-byte numbers: codes and small differences. The results are not collected in
-            // an array: the compiler may build it in a separate function.
-            out.extend(word.to_le_bytes().iter().map(|byte| map(u64::from(*byte))));
-            rest = &rest[8..];
-        } else if ends == 0 {
-            out.push(map(take(&mut rest)?));
+        let after_first = ends & ends.wrapping_sub(1);
+        if ends == CONTINUED
+            && let Some(eight) = out[at..].first_chunk_mut::<8>()
+        {
+            // Eight one-byte numbers: codes and small differences.
+            eight.iter_mut().zip(word.to_le_bytes()).for_each(|(to, byte)| *to = map(u64::from(byte)));
+            (rest, at) = (&rest[8..], at + 8);
+        } else if after_first == 0 {
+            out[at] = map(take(&mut rest)?);
+            at += 1;
         } else {
-            let (value, length) = gather(word, ends);
-            out.push(map(value));
-            rest = &rest[length..];
+            // Two numbers at once: the place of the next word depends on the end of the second only.
+            let (first, length) = gather(word, ends);
+            let (second, second_length) = gather(word >> (8 * length), after_first >> (8 * length));
+            (out[at], out[at + 1]) = (map(first), map(second));
+            (rest, at) = (&rest[length + second_length..], at + 2);
         }
+    }
+    for to in &mut out[at..] {
+        *to = map(take(&mut rest)?);
     }
     *input = rest;
     Ok(out)
