@@ -2,7 +2,7 @@
 
 use rpd_console::Failure;
 use rpd_run::{ById, RowUnit, RunDatabase, UnitNames, row_times};
-use rpd_shard::model::{TableId, Value, rocpd};
+use rpd_shard::model::{IntColumn, TableId, Value, rocpd};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -98,16 +98,16 @@ impl GpuRows {
         let mut of_strings: HashMap<Option<i64>, u32> = HashMap::new();
         run.tables.read_rows(table, unit.ids(table), columns, &mut |rows, places| {
             let [processes, agents, streams, queues, starts, ends, named, events] =
-                columns.map(|column| rows.column(column));
+                columns.map(|column| IntColumn::of(rows.column(column)));
             if self.rows.len() + places.len() > MAX_ROWS {
                 return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} kernels")));
             }
             for i in places {
                 let Some((start, end)) = row_times(starts, ends, i) else { continue };
                 let name = match table {
-                    rocpd::KERNEL_DISPATCH => kernels.at(kernels.place(named.int(i))).copied(),
+                    rocpd::KERNEL_DISPATCH => kernels.at(kernels.place(named.at(i))).copied(),
                     _ => {
-                        let id = named.int(i);
+                        let id = named.at(i);
                         let text =
                             || run.strings.at(run.strings.place(id.unwrap_or(0)).unwrap_or(usize::MAX));
                         Some(
@@ -117,15 +117,15 @@ impl GpuRows {
                         )
                     }
                 };
-                let lane = streams.int(i).map(|stream| stream.wrapping_mul(2));
-                let lane = lane.or_else(|| queues.int(i).map(|queue| queue.wrapping_mul(2).wrapping_add(1)));
+                let lane = streams.at(i).map(|stream| stream.wrapping_mul(2));
+                let lane = lane.or_else(|| queues.at(i).map(|queue| queue.wrapping_mul(2).wrapping_add(1)));
                 self.rows.push(GpuRow {
-                    process: if unit.is_unclaimed { processes.int(i).unwrap_or(0) } else { 0 },
-                    lane: (agents.int(i).unwrap_or(0), lane.unwrap_or(-1)),
+                    process: if unit.is_unclaimed { processes.at(i).unwrap_or(0) } else { 0 },
+                    lane: (agents.at(i).unwrap_or(0), lane.unwrap_or(-1)),
                     start,
                     end: end.max(start),
                     name: name.unwrap_or_else(|| names.number("")),
-                    event: events.int(i).unwrap_or(i64::MIN),
+                    event: events.at(i).unwrap_or(i64::MIN),
                     stack: 0,
                     collective: None,
                 });

@@ -7,7 +7,7 @@ use crate::id_index::IdIndex;
 use crate::region_names::RegionNames;
 use rpd_console::Failure;
 use rpd_run::{JoinedEvents, RowUnit, RunDatabase, UnitNames, row_times};
-use rpd_shard::model::{Cells, Value, rocpd};
+use rpd_shard::model::{Cells, IntColumn, Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
 /// No call.
@@ -157,23 +157,24 @@ impl UnitRows {
         let pieces = run.tables.pieces_with(rocpd::REGION, ids)?;
         let mut called: Vec<(usize, u32)> = Vec::new();
         run.tables.read_joined(rocpd::REGION, &pieces, ids, (&REGION, true), &mut |rows, places, joined| {
-            let [processes, threads, starts, ends, name_ids, event_ids, extdata] =
-                REGION.map(|column| rows.column(column));
+            let [processes, threads, starts, ends, name_ids, event_ids, _] =
+                REGION.map(|column| IntColumn::of(rows.column(column)));
+            let extdata = rows.column("extdata");
             if self.regions.len() + places.len() > MAX_ROWS {
                 return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} regions")));
             }
             self.regions.reserve(places.len());
             called.clear();
             for i in places {
-                let name = name_ids.int(i).and_then(|id| run.strings.place(id));
+                let name = name_ids.at(i).and_then(|id| run.strings.place(id));
                 let (Some((start, end)), Some(name)) = (row_times(starts, ends, i), name) else {
                     self.unusable += 1;
                     continue;
                 };
                 let name = name as u32;
                 let mut region = RegionRow {
-                    process: if unit.is_unclaimed { processes.int(i).unwrap_or(0) } else { 0 },
-                    thread: threads.int(i).unwrap_or(NO_THREAD),
+                    process: if unit.is_unclaimed { processes.at(i).unwrap_or(0) } else { 0 },
+                    thread: threads.at(i).unwrap_or(NO_THREAD),
                     start,
                     end: end.max(start),
                     id: rows.keys.get(i),
@@ -189,7 +190,7 @@ impl UnitRows {
                     self.calls.push(CallRow { stack: 0, function, is_marker: false, values });
                     match joined {
                         Some(_) => called.push((i, region.call)),
-                        None => reader.events.extend(event_ids.int(i).map(|event| (event, region.call))),
+                        None => reader.events.extend(event_ids.at(i).map(|event| (event, region.call))),
                     }
                 }
                 self.regions.push(region);

@@ -5,7 +5,7 @@ use super::row_times::row_times;
 use super::tables::{IdRanges, RunTables};
 use rayon::prelude::*;
 use rpd_console::Failure;
-use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::model::{IntColumn, TableId, rocpd};
 
 /// Tables of rows with times, and the columns of start and end.
 const TIMED_TABLES: [(TableId, &[&str; 2]); 5] = [
@@ -30,7 +30,7 @@ pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Op
         let [start, end] = *columns;
         let mut found: Option<(i64, i64)> = None;
         tables.read_pieces(table, &[piece], &IdRanges::all(), columns, &mut |_, rows, places| {
-            let (start, end) = (rows.column(start), rows.column(end));
+            let [start, end] = [start, end].map(|column| IntColumn::of(rows.column(column)));
             for i in places {
                 let Some((start, end)) = row_times(start, end, i) else { continue };
                 found = join(found, Some((start, start.max(end))));

@@ -1,9 +1,9 @@
-use rpd_shard::model::Cells;
+use rpd_shard::model::IntColumn;
 
 /// Returns the start and the end of a row. Returns `None` if one is missing or no time, see [`is_row_time`].
 #[inline]
-pub fn row_times(start: &Cells, end: &Cells, i: usize) -> Option<(i64, i64)> {
-    let time = |cells: &Cells| cells.int(i).filter(|ns| is_row_time(*ns));
+pub fn row_times(start: IntColumn<'_>, end: IntColumn<'_>, i: usize) -> Option<(i64, i64)> {
+    let time = |column: IntColumn<'_>| column.at(i).filter(|ns| is_row_time(*ns));
     Some((time(start)?, time(end)?))
 }
 

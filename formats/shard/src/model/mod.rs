@@ -17,7 +17,7 @@ mod time;
 mod value;
 
 pub use builder::RowsBuilder;
-pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, TextCells};
+pub use rows::{Cells, IntColumn, Keys, Local, Merged, Nulls, Rows, TextCells};
 pub use schema::{Schema, is_wider};
 pub use table::{
     Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, RPD_TABLE_PREFIX, Table, TableId,

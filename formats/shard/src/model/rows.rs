@@ -194,6 +194,15 @@ impl Cells {
         }
     }
 
+    /// Returns the integers, if all cells are integers without NULL. Most columns are.
+    #[inline]
+    pub fn plain_ints(&self) -> Option<&[i64]> {
+        match self {
+            Cells::Int { values, nulls } if !nulls.any() => Some(values),
+            _ => None,
+        }
+    }
+
     /// Returns the smallest and largest integer of `rows` rows, or `None` if there are no integers.
     fn int_bounds(&self, rows: usize) -> Option<(i64, i64)> {
         match self {
@@ -216,6 +225,30 @@ impl Cells {
             Cells::Int { nulls, .. } | Cells::Real { nulls, .. } => rows - nulls.count(rows),
             Cells::Text(text) => text.codes.iter().filter(|c| **c != TextCells::NULL).count(),
             Cells::Any(values) => values.iter().filter(|v| **v != OwnedValue::Null).count(),
+        }
+    }
+}
+
+/// Integers of a column by row. For many rows, this is faster than [`Cells::int`].
+#[derive(Clone, Copy, Debug)]
+pub struct IntColumn<'a> {
+    /// The integers, if all are; otherwise none.
+    plain: &'a [i64],
+    cells: &'a Cells,
+}
+
+impl<'a> IntColumn<'a> {
+    /// Returns the integers of a column.
+    pub fn of(cells: &'a Cells) -> IntColumn<'a> {
+        IntColumn { plain: cells.plain_ints().unwrap_or_default(), cells }
+    }
+
+    /// Returns the integer of row `i`; `None` for NULL and other types.
+    #[inline]
+    pub fn at(self, i: usize) -> Option<i64> {
+        match self.plain.get(i) {
+            Some(value) => Some(*value),
+            None => self.cells.int(i),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::kernel_class::KernelClass;
 use crate::rows::{NameNumber, TimedRow, TimedRows, TimedTable};
 use rpd_console::Failure;
 use rpd_run::{RowUnit, row_times};
-use rpd_shard::model::{Keys, Value, rocpd};
+use rpd_shard::model::{IntColumn, Keys, Value, rocpd};
 use std::collections::{BTreeMap, HashMap};
 
 /// A kernel, fill or copy.
@@ -135,8 +135,9 @@ impl LaunchCalls {
         let columns = &["pid", "start", "end", "event_id"];
         let mut calls = Vec::new();
         tables.read_rows(rocpd::REGION, unit.ids(rocpd::REGION), columns, &mut |rows, places| {
-            let (starts, ends, events) = (rows.column("start"), rows.column("end"), rows.column("event_id"));
-            let processes = rows.column("pid");
+            let [starts, ends, processes] =
+                ["start", "end", "pid"].map(|column| IntColumn::of(rows.column(column)));
+            let events = rows.column("event_id");
             for i in places {
                 let stack = match events.get(i) {
                     Value::Int(event) => stacks.of(Some(event)),
@@ -146,7 +147,7 @@ impl LaunchCalls {
                     && wanted.binary_search(&stack).is_ok()
                     && let Some((start, end)) = row_times(starts, ends, i)
                 {
-                    calls.push(((process_of(processes.int(i)), stack), start, end.max(start)));
+                    calls.push(((process_of(processes.at(i)), stack), start, end.max(start)));
                 }
             }
             Ok(())

@@ -19,7 +19,7 @@ use rpd_comm::{Comm, agree_on_result, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::counted;
 use rpd_run::{ById, RowUnit, UnitNames, row_times};
-use rpd_shard::model::{Cells, Local, Rows, Value, rocpd};
+use rpd_shard::model::{Cells, IntColumn, Local, Rows, Value, rocpd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
@@ -170,7 +170,7 @@ impl<'r> TimedRows<'r> {
                 let category = joined.and_then(|joined| joined.category_id);
                 let category = category.map(|id| self.names.category_code(id));
                 let rows = SelectedRows { table, rows, places, category };
-                let left_out = self.take_rows(&context, rows, &mut |row| take(&mut result, row));
+                let left_out = self.take_rows(&context, rows, |row| take(&mut result, row));
                 self.without_times.fetch_add(left_out, Ordering::Relaxed);
                 Ok(())
             })?;
@@ -211,7 +211,7 @@ impl<'r> TimedRows<'r> {
             table.columns(),
             &mut |rows, places| {
                 let rows = SelectedRows { table, rows, places, category: None };
-                let _ = self.take_rows(context, rows, &mut |row| {
+                let _ = self.take_rows(context, rows, |row| {
                     if row.name.is_some_and(&mut is_step) {
                         steps.add(row.process, row.start, row.end);
                     }
@@ -228,25 +228,30 @@ impl<'r> TimedRows<'r> {
         &self,
         context: &UnitContext<'_>,
         SelectedRows { table, rows, places, category }: SelectedRows<'_>,
-        take: &mut dyn FnMut(TimedRow),
+        mut take: impl FnMut(TimedRow),
     ) -> u64 {
-        let column = |name: &str| rows.column(name);
+        let column = |name: &str| IntColumn::of(rows.column(name));
         let (starts, ends, events) = (column("start"), column("end"), column("event_id"));
         let (processes, agents) = (column("pid"), table.agent().map(column));
         let source_agents = table.source_agent().map(column);
-        let mut naming = Naming { rows: self, context, cells: column(table.name()), last: None };
+        let names = rows.column(table.name());
+        let mut naming = Naming { rows: self, context, cells: names, ids: IntColumn::of(names), last: None };
+        let with_selection = |process: u32| (process, self.is_selected(process));
+        let only_process = context.process.map(with_selection);
         let (mut near, mut without_times) = (0, 0);
         for i in places {
             let Some((start, end)) = row_times(starts, ends, i) else {
                 without_times += 1;
                 continue;
             };
-            let process = context.process.or_else(|| self.places.get(&processes.int(i)?).copied());
-            let process = process.unwrap_or(u32::MAX);
-            if !self.is_selected(context, process, start) {
+            let (process, is_selected) = only_process.unwrap_or_else(|| {
+                let process = processes.at(i).and_then(|id| self.places.get(&id).copied());
+                with_selection(process.unwrap_or(u32::MAX))
+            });
+            if !is_selected || !self.is_time_selected(context, process, start) {
                 continue;
             }
-            let event = events.int(i);
+            let event = events.at(i);
             take(TimedRow {
                 table,
                 category: category.unwrap_or_else(|| context.categories.of(event, &mut near)),
@@ -255,20 +260,24 @@ impl<'r> TimedRows<'r> {
                 start,
                 end,
                 event,
-                agent: agents.and_then(|agents| agents.int(i)),
-                source_agent: source_agents.and_then(|agents| agents.int(i)),
+                agent: agents.and_then(|agents| agents.at(i)),
+                source_agent: source_agents.and_then(|agents| agents.at(i)),
             });
         }
         without_times
     }
 
-    #[inline]
-    fn is_selected(&self, context: &UnitContext<'_>, process: u32, start: i64) -> bool {
+    /// Returns whether rows of the process at a place are selected.
+    fn is_selected(&self, process: u32) -> bool {
         let selection = &self.run.selection;
         // Rows without a process belong to no rank and no node, and are selected with all of them.
         let is_known = process != u32::MAX;
-        (if is_known { selection.contains(process) } else { !selection.is_restricted() })
-            && selection.contains_time(start)
+        if is_known { selection.contains(process) } else { !selection.is_restricted() }
+    }
+
+    #[inline]
+    fn is_time_selected(&self, context: &UnitContext<'_>, process: u32, start: i64) -> bool {
+        self.run.selection.contains_time(start)
             && context.steps.as_ref().is_none_or(|steps| steps.contain(process, start))
     }
 }
@@ -278,6 +287,7 @@ struct Naming<'n> {
     rows: &'n TimedRows<'n>,
     context: &'n UnitContext<'n>,
     cells: &'n Cells,
+    ids: IntColumn<'n>,
     /// The last text, and its number.
     last: Option<(&'n [u8], NameNumber)>,
 }
@@ -286,10 +296,10 @@ impl Naming<'_> {
     #[inline]
     fn name(&mut self, table: TimedTable, i: usize) -> Option<NameNumber> {
         match table {
-            TimedTable::Region | TimedTable::Copy => self.rows.names.of_string(self.cells.int(i)?),
+            TimedTable::Region | TimedTable::Copy => self.rows.names.of_string(self.ids.at(i)?),
             TimedTable::Kernel => {
                 let kernels = &self.context.kernels;
-                kernels.at(kernels.place(self.cells.int(i))).copied()
+                kernels.at(kernels.place(self.ids.at(i))).copied()
             }
             TimedTable::Allocation => {
                 let (Value::Text(text) | Value::Blob(text)) = self.cells.get(i) else { return None };

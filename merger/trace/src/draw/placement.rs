@@ -2,7 +2,7 @@
 
 use super::JobRows;
 use rpd_run::{RowUnit, UnitNames, row_times};
-use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
+use rpd_shard::model::{Cells, IntColumn, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
 /// Index of the process for rows without a process of their own.
@@ -52,8 +52,8 @@ pub(super) type TrackKey = (u32, TrackPlace);
 pub(super) struct RowSpans<'a> {
     pub(super) table: TableId,
     pid: &'a Cells,
-    start: &'a Cells,
-    end: &'a Cells,
+    start: IntColumn<'a>,
+    end: IntColumn<'a>,
     event: &'a Cells,
     place_columns: [&'a Cells; 2],
 }
@@ -72,8 +72,8 @@ impl<'a> RowSpans<'a> {
         RowSpans {
             table,
             pid: rows.column("pid"),
-            start: rows.column(start),
-            end: rows.column(end),
+            start: IntColumn::of(rows.column(start)),
+            end: IntColumn::of(rows.column(end)),
             event: rows.column("event_id"),
             place_columns: place_columns.map(|column| rows.column(column)),
         }
