@@ -28,6 +28,12 @@ impl ShardStrings {
         }
     }
 
+    /// Returns whether the ids from `low` to `high` are those of strings. False if any string of the table is missing.
+    pub fn has_all(&self, low: i64, high: i64) -> bool {
+        let is_complete = self.cells.ends.len() == self.cells.codes.len();
+        is_complete && low >= 1 && high < self.next_id()
+    }
+
     /// Iterates over the present strings by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &[u8])> {
         (1..self.next_id()).filter_map(|id| Some((id, self.get(id)?)))

@@ -9,7 +9,7 @@ use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::native::{MARK, is_native};
-use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
+use rpd_shard::model::{Cells, Column, Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of sample tracks per process. Further threads share one track per name.
@@ -81,18 +81,10 @@ fn bounds(mut values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
     Some(values.fold((first, first), |(low, high), v| (low.min(v), high.max(v))))
 }
 
-/// Returns the integers of a column without NULLs. Most columns have none.
-fn plain(cells: &Cells) -> Option<&[i64]> {
-    match cells {
-        Cells::Int { values, nulls } if !nulls.any() => Some(values),
-        _ => None,
-    }
-}
-
 /// Returns the smallest and largest stack id of a column.
 pub(super) fn stack_bounds(cells: &Cells, rows: usize) -> Option<(i64, i64)> {
     let keys = || (0..rows).filter_map(|i| cells.get(i).stack_id());
-    plain(cells).map_or_else(|| bounds(keys()), |values| bounds(values.iter().copied()))
+    cells.plain_ints().map_or_else(|| bounds(keys()), |values| bounds(values.iter().copied()))
 }
 
 /// Returns whether the survey reads the values of columns of this kind, not only their NULLs.
@@ -122,28 +114,22 @@ pub(super) fn facts(
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {
             Kind::Ref(table) => {
-                let found = plain(cells).map_or_else(|| bounds(ints()), |v| bounds(v.iter().copied()));
+                let found = cells.plain_ints().map_or_else(|| bounds(ints()), |v| bounds(v.iter().copied()));
                 if let Some((low, high)) = found {
                     facts.refer(*table, low, high);
                 }
                 // Key 0 exists in no table, so this reference gets a placeholder.
-                if column.sql.not_null && plain(cells).is_none() && ints().count() < rows.len {
+                if column.sql.not_null && cells.plain_ints().is_none() && ints().count() < rows.len {
                     facts.refer(*table, 0, 0);
                 }
             }
             Kind::Stack => facts.stacks = join(facts.stacks, stack_bounds(cells, rows.len)),
             Kind::Str => {
-                // Adjacent rows mostly have the same string.
-                let mut known = None;
-                facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
-                    Value::Null => column.sql.not_null,
-                    Value::Int(id) if known == Some(id) => false,
-                    Value::Int(id) => {
-                        known = Some(id);
-                        strings.get(id).is_none()
-                    }
-                    _ => true,
-                });
+                let is_lost = match cells.plain_ints().map(|values| bounds(values.iter().copied())) {
+                    Some(found) => found.is_some_and(|(low, high)| !strings.has_all(low, high)),
+                    None => true,
+                };
+                facts.lost_strings |= is_lost && lacks_strings(column, cells, rows.len, strings);
             }
             _ => {}
         }
@@ -154,6 +140,21 @@ pub(super) fn facts(
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
     let texts = text_bytes(&rows, strings);
     Ok((BlockFacts { block: *block, key_ranges: rows.keys.ranges(rows.len), expanded, texts }, facts))
+}
+
+/// Returns whether a column of string ids has some that the table lacks.
+fn lacks_strings(column: &Column, cells: &Cells, rows: usize, strings: &ShardStrings) -> bool {
+    // Adjacent rows mostly have the same string.
+    let mut known = None;
+    (0..rows).any(|i| match cells.get(i) {
+        Value::Null => column.sql.not_null,
+        Value::Int(id) if known == Some(id) => false,
+        Value::Int(id) => {
+            known = Some(id);
+            strings.get(id).is_none()
+        }
+        _ => true,
+    })
 }
 
 /// Returns the threads of samples.
