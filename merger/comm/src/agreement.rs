@@ -105,9 +105,14 @@ pub fn gather_values<T: Serialize + DeserializeOwned>(
     value: T,
 ) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
-    outgoing[0] = wire::encode(&value);
-    drop(value);
-    comm.all_to_all(outgoing).into_iter().filter(|_| comm.rank() == 0).map(decode).collect()
+    if comm.rank() > 0 {
+        outgoing[0] = wire::encode(&value);
+        drop(value);
+        comm.all_to_all(outgoing);
+        return Ok(Vec::new());
+    }
+    let others = comm.all_to_all(outgoing).into_iter().skip(1).map(decode);
+    std::iter::once(Ok(value)).chain(others).collect()
 }
 
 /// Sends `outgoing[r]` to rank `r` and returns the items that all ranks sent to this one, by rank.
@@ -118,6 +123,9 @@ pub fn exchange_values<T: Serialize + DeserializeOwned>(
     comm: &(impl Comm + ?Sized),
     outgoing: Vec<Vec<T>>,
 ) -> Result<Vec<T>, Failure> {
+    if comm.size() == 1 {
+        return Ok(outgoing.into_iter().next().unwrap_or_default());
+    }
     let outgoing = outgoing.into_iter().map(|items| wire::encode(&items)).collect();
     let mut incoming = Vec::new();
     for message in comm.all_to_all(outgoing) {

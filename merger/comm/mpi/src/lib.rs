@@ -76,7 +76,11 @@ impl Comm for Mpi {
             let send: Vec<&[u8]> = outgoing.iter().map(|b| &b[part(b.len())]).collect();
             let receive: Vec<usize> = incoming_sizes.iter().map(|n| part(*n as usize).len()).collect();
             for (all, bytes) in incoming.iter_mut().zip(self.exchange(&send, &receive)) {
-                all.extend_from_slice(&bytes);
+                if all.is_empty() {
+                    *all = bytes;
+                } else {
+                    all.extend_from_slice(&bytes);
+                }
             }
         }
         incoming
