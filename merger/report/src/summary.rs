@@ -117,9 +117,12 @@ impl NamedDurations {
         let slot = name.map_or(0, |name| name.slot(NEAR_NAMES));
         let place = match self.near[slot] {
             Some((known, place)) if known == key => place,
-            _ => self.place(key),
+            _ => {
+                let place = self.place(key);
+                self.near[slot] = Some((key, place));
+                place
+            }
         };
-        self.near[slot] = Some((key, place));
         if let Some((_, durations)) = self.durations.get_mut(place) {
             durations.add(end - start);
         }

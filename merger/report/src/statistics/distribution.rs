@@ -1,7 +1,9 @@
 //! The distribution of durations.
 
 use hdrhistogram::Histogram;
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::{Formatter, Result as FmtResult};
 
 /// Maximum number of values of which percentiles are exact. 8 bytes each are kept.
 const MAX_EXACT: usize = 1_000_000;
@@ -14,9 +16,12 @@ const PIECE: usize = 4_096;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Distribution {
     /// The values, in pieces of any length.
+    #[serde(serialize_with = "write_pieces", deserialize_with = "read_pieces")]
     pieces: Vec<Vec<i64>>,
     /// Number of values in the pieces.
-    count: usize,
+    in_pieces: usize,
+    /// The values after them. They become a piece when there are [`PIECE`].
+    last: Vec<i64>,
     /// The values that were added to it, if there are more than [`MAX_EXACT`].
     beyond: Option<Box<CountedValues>>,
 }
@@ -64,43 +69,53 @@ impl Distribution {
     /// Adds a duration.
     #[inline]
     pub(crate) fn add(&mut self, ns: i64) {
-        match self.pieces.last_mut() {
-            Some(piece) if piece.len() < PIECE => piece.push(ns),
-            _ => self.pieces.push(vec![ns]),
+        self.last.push(ns);
+        if self.last.len() == PIECE {
+            self.end_piece();
         }
-        self.count += 1;
-        if self.count > MAX_EXACT {
+    }
+
+    fn end_piece(&mut self) {
+        self.in_pieces += self.last.len();
+        self.pieces.push(std::mem::take(&mut self.last));
+        if self.in_pieces > MAX_EXACT {
             self.count_values();
         }
     }
 
     /// Adds the durations of another distribution.
-    pub(crate) fn join(&mut self, other: Distribution) {
-        if self.count == 0 && self.beyond.is_none() {
+    pub(crate) fn join(&mut self, mut other: Distribution) {
+        if self.in_pieces == 0 && self.last.is_empty() && self.beyond.is_none() {
             *self = other;
             return;
         }
+        if !other.last.is_empty() {
+            other.end_piece();
+        }
         self.pieces.extend(other.pieces);
-        self.count += other.count;
+        self.in_pieces += other.in_pieces;
         if let Some(other) = other.beyond {
             match &mut self.beyond {
                 Some(own) => own.join(&other),
                 none => *none = Some(other),
             }
         }
-        if self.count > MAX_EXACT || (self.beyond.is_some() && self.count > MAX_EXACT / 16) {
+        let is_large = self.beyond.is_some() && self.in_pieces > MAX_EXACT / 16;
+        if self.in_pieces > MAX_EXACT || is_large {
             self.count_values();
         }
     }
 
+    /// Counts the values of all pieces, and releases them.
     fn count_values(&mut self) {
         let counted = self.beyond.get_or_insert_with(CountedValues::new);
         self.pieces.drain(..).flatten().for_each(|ns| counted.add(ns));
-        self.count = 0;
+        self.in_pieces = 0;
     }
 
     /// Evaluates the durations; `None` if there are none.
     pub(crate) fn summary(mut self) -> Option<DurationSummary> {
+        self.end_piece();
         if self.beyond.is_some() {
             self.count_values();
         }
@@ -124,6 +139,50 @@ impl Distribution {
             is_exact: self.beyond.is_none(),
         })
     }
+}
+
+/// Writes values as bytes: millions of them as numbers would take longer to write and read than their rows. The first byte
+/// is the width of a value, 4 or 8.
+fn write_pieces<S: Serializer>(pieces: &[Vec<i64>], serializer: S) -> Result<S::Ok, S::Error> {
+    let is_narrow = pieces.iter().all(|piece| piece.iter().all(|ns| u32::try_from(*ns).is_ok()));
+    let width = if is_narrow { 4 } else { 8 };
+    let mut bytes = Vec::with_capacity(1 + pieces.iter().map(Vec::len).sum::<usize>() * width);
+    bytes.push(width as u8);
+    for piece in pieces {
+        match is_narrow {
+            true => bytes.extend(piece.iter().flat_map(|ns| (*ns as u32).to_le_bytes())),
+            false => bytes.extend(piece.iter().flat_map(|ns| ns.to_le_bytes())),
+        }
+    }
+    serializer.serialize_bytes(&bytes)
+}
+
+/// Reads the values as one piece.
+fn read_pieces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<i64>>, D::Error> {
+    struct Values;
+
+    impl Visitor<'_> for Values {
+        type Value = Vec<Vec<i64>>;
+
+        fn expecting(&self, f: &mut Formatter<'_>) -> FmtResult {
+            f.write_str("the bytes of values")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<Vec<i64>>, E> {
+            let values = match bytes.split_first() {
+                Some((4, narrow)) if narrow.len() % 4 == 0 => {
+                    narrow.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect()
+                }
+                Some((8, wide)) if wide.len() % 8 == 0 => {
+                    wide.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+                }
+                _ => return Err(E::invalid_length(bytes.len(), &self)),
+            };
+            Ok(vec![values])
+        }
+    }
+
+    deserializer.deserialize_bytes(Values)
 }
 
 /// Selects the percentiles by their ranks; each selection leaves larger values behind it.
@@ -253,6 +312,17 @@ mod tests {
         assert_eq!((hundred.mean, hundred.deviation), (51, Some(29)));
         assert_eq!(of([5, 5, 5, 5, -1]).percentiles, [5; 3]);
         assert_eq!(of([i64::MIN / 2, i64::MAX / 2]).deviation, Some(i64::MAX / 2 + 1));
+    }
+
+    #[test]
+    fn values_survive_a_message() {
+        for count in [0, 1, 5_000, 1_000_001] {
+            let mut sent = Distribution::default();
+            (0..count).for_each(|n| sent.add(n * 7 - i64::from(count == 1) * 3));
+            let bytes = rpd_shard::record::wire::encode(&sent);
+            let received: Distribution = rpd_shard::record::wire::decode_unlimited(&bytes).unwrap();
+            assert_eq!(received.summary(), sent.summary(), "{count}");
+        }
     }
 
     #[test]
