@@ -4,6 +4,7 @@
 //! stack id that is negative or huge. A row of more than 1 MiB takes eight times its length and 16 MiB.
 
 use crate::allocator::keep_freed_memory;
+use rpd_calls::AnalysisMemory;
 use rpd_collectives::CallSample;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
@@ -162,6 +163,11 @@ impl MemoryBudget {
         let needed = regions.saturating_mul(ANALYSED_REGION_BYTES).saturating_add(calls);
         let needed = needed.saturating_add(BASE_BYTES);
         (needed > self.0).then_some(needed)
+    }
+
+    /// Returns the memory for the analysis of calls, beside what is held of the inputs.
+    pub fn for_analysis(self, held: HeldMemory) -> AnalysisMemory {
+        AnalysisMemory { limit: self.0, other: held.kept().saturating_add(BASE_BYTES) }
     }
 
     /// Returns the number of units of rows, at most `wanted`, of which the calls are found at once. The largest has this

@@ -1,9 +1,11 @@
 //! Opens a run for reading: from its merged database, or from inputs that are not merged.
 
+use crate::budget::HeldMemory;
 use crate::input::listing::{DEFAULT_OUTPUT, ListedFile, UnusedFiles, find_all, has_no_input, translate};
 use crate::options::{LateChoice, MergeArgs};
 use crate::temporary_merge::merged_database;
 use crate::unwritten_merge::UnwrittenMerge;
+use rpd_calls::AnalysisMemory;
 use rpd_comm::{Comm, agree_on_result, all_gather_values, broadcast_result};
 use rpd_console::{Failure, Progress};
 use rpd_files::{create_output, entry_stat, remove_output};
@@ -22,6 +24,8 @@ pub struct RunInputs {
     pub is_unmerged: bool,
     /// The first damage of inputs that are not merged.
     pub damage: Option<String>,
+    /// Memory for the analysis of calls.
+    pub analysis_memory: AnalysisMemory,
 }
 
 impl RunInputs {
@@ -43,7 +47,9 @@ impl RunInputs {
             FoundInputs::Merged(path) => {
                 let mut run = agree_on_result(comm, RunDatabase::open(&path, ranks))?;
                 run.share_units(comm.rank(), comm.size());
-                return Ok(RunInputs { run, is_unmerged: false, damage: None });
+                let held = HeldMemory { owned_strings: u64::from(comm.size() > 1), ..HeldMemory::default() };
+                let analysis_memory = args.memory.for_analysis(held);
+                return Ok(RunInputs { run, is_unmerged: false, damage: None, analysis_memory });
             }
             FoundInputs::Unmerged { files, unused, place } => ((files, unused), place),
         };
@@ -55,23 +61,23 @@ impl RunInputs {
             true => (comm.size(), None),
             false => (1, Some("other ranks do not see the translated files; set TMPDIR to a shared folder")),
         };
-        let (run, damage) = loop {
+        let (run, damage, analysis_memory) = loop {
             if let Some(reason) = reason.filter(|_| comm.rank() == 0 && !args.quiet) {
                 eprintln!("note: rank 0 reads all inputs: {reason}");
             }
             let unwritten = UnwrittenMerge::of(comm, args, &files, &place, readers, &mut progress)?;
-            let damage = unwritten.damage();
+            let (damage, memory) = (unwritten.damage(), unwritten.analysis_memory());
             let run = agree_on_result(comm, RunDatabase::from_source(Box::new(unwritten), ranks))?;
             // Rows that no process claims are one unit, wherever they are.
             let has_unclaimed = run.units.iter().any(|unit| unit.is_unclaimed);
             let has_unclaimed = all_gather_values(comm, &has_unclaimed)?.contains(&true);
             if readers == 1 || !has_unclaimed {
-                break (run, damage);
+                break (run, damage, memory);
             }
             (readers, reason) = (1, Some("no process claims some of the rows"));
         };
         progress.finish();
-        Ok(RunInputs { run, is_unmerged: true, damage })
+        Ok(RunInputs { run, is_unmerged: true, damage, analysis_memory })
     }
 }
 

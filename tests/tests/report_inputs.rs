@@ -5,6 +5,7 @@ use crate::report_verdict::slow_stencil;
 use rpd_tests::fixtures;
 use rpd_tests::harness::{Job, RunFolder, binary, mpi_missing, mpirun, repository, rpd_merge, skip};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
+use rpd_tests::truth::{Scenario, ScenarioKind, ScenarioSize, write_scenario};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +66,38 @@ fn merged_as(folder: &Path, layout: &str, inputs: &[PathBuf]) -> PathBuf {
     let merge = rpd_merge().args(["--quiet", "--layout", layout, "-o"]).arg(&database);
     let _ = merge.args(inputs).run().success();
     database
+}
+
+/// A run whose analysis needs more than 16 MiB, on one rank and on two. Tables need little memory for any number of rows.
+#[test]
+fn calls_beyond_the_memory_are_refused_with_and_without_mpi() {
+    if let Some(why) = mpi_missing() {
+        return skip("reports under mpirun", why);
+    }
+    let drawn = ScenarioSize::drawn(ScenarioKind::Stencil, 3);
+    let size = ScenarioSize { ranks: 8, subject: 2, steps: 5_000, ..drawn };
+    let folder = tempfile::tempdir().unwrap();
+    let run = write_scenario(&Scenario::sized(ScenarioKind::Stencil, size), &[], folder.path()).unwrap();
+    let database = merged(folder.path(), std::slice::from_ref(&run));
+    let refused = |job: Job, arguments: &[&str]| {
+        let outcome = job.args(["--memory", "32M"]).args(arguments).arg(&database).run();
+        assert_eq!(outcome.code(), Some(2), "{outcome}");
+        let expected = "error: --memory 32 MiB is too little to analyse the calls to MPI and the GPU work of this run; \
+            give it about --memory ";
+        assert_eq!(outcome.stderr.matches(expected).count(), 1, "{outcome}");
+        outcome.stderr
+    };
+    let _ = refused(report(), &[]);
+    std::fs::remove_file(database.with_extension("calls")).unwrap();
+    let reason = refused(report(), &["blame"]);
+    let named = reason.split("give it about --memory ").nth(1).unwrap().split(',').next().unwrap();
+    let _ = refused(report_mpi(2), &[]);
+    // Each of two ranks has memory for its own calls.
+    let all = report_mpi(2).args(["--threads", "1", "--memory", "60M"]).arg(&database).run();
+    assert_eq!((all.code(), all.stderr.matches("error: ").count()), (Some(2), 1), "{all}");
+    for (arguments, memory) in [(&["summary"][..], "32M"), (&[], named), (&["--window", "0..0.01"], "32M")] {
+        let _ = report().args(arguments).args(["--memory", memory]).arg(&database).run().success();
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! the run             numbers of labels and communicators, members, steps, what is missing
 //! ```
 
+mod analysis_memory;
 mod call_file;
 mod call_gaps;
 mod call_values;
@@ -42,6 +43,7 @@ mod unit_calls;
 mod unit_rows;
 mod window_ends;
 
+pub use analysis_memory::AnalysisMemory;
 pub use call_file::{CallFile, CallFileError};
 pub use gpu_rows::{COMMUNICATING, has_collective_kernels};
 pub use labels::CallLabel;

@@ -1,5 +1,6 @@
 //! Reads the calls of a run, from rows or from their file.
 
+use crate::analysis_memory::NeededMemory;
 use crate::call_file::{CallFile, CallFileError};
 use crate::joined_calls::JoinedCalls;
 use crate::read_options::ReadOptions;
@@ -11,7 +12,7 @@ use crate::unit_rows::UnitRows;
 use rayon::prelude::*;
 use rpd_comm::{Comm, Solo, agree_on_result, gather_values};
 use rpd_console::Failure;
-use rpd_run::RunDatabase;
+use rpd_run::{RowUnit, RunDatabase};
 
 impl RunCalls {
     /// Reads the calls of a run. The result does not depend on the number of threads.
@@ -27,7 +28,8 @@ impl RunCalls {
     /// result does not depend on the number of ranks and threads.
     ///
     /// # Errors
-    /// As [`RunCalls::read`]. All ranks have agreed on a failure to read.
+    /// As [`RunCalls::read`], and [`Failure::usage`], if the calls take more memory than the options allow. All ranks have
+    /// agreed on a failure to read.
     pub fn gather(
         run: &RunDatabase,
         comm: &(impl Comm + ?Sized),
@@ -41,14 +43,23 @@ impl RunCalls {
             step_class: options.step.as_ref().map(class_of),
             keeps_row_keys: options.keeps_row_keys,
         };
-        let units = run.local_units.par_iter().filter_map(|unit| {
-            let rows = UnitRows::read(run, run.units.get(*unit)?, &names);
-            Some(rows.map(|rows| (*unit as u64, UnitCalls::new(rows, &names, part))))
-        });
+        let needed = NeededMemory::new(run, options.memory);
+        let read_unit = |unit: &RowUnit| {
+            let calls = UnitCalls::new(UnitRows::read(run, unit, &names)?, &names, part);
+            needed.add(&calls)?;
+            Ok(calls)
+        };
+        let units =
+            run.local_units.par_iter().filter_map(|place| Some((*place as u64, run.units.get(*place)?)));
+        let units = units.map(|(place, unit)| read_unit(unit).map(|calls| (place, calls)));
         let units: Result<Vec<(u64, UnitCalls)>, Failure> = units.collect();
         let units = match comm.size() {
             1 => units?,
-            _ => gather_values(comm, agree_on_result(comm, units)?)?.into_iter().flatten().collect(),
+            _ => {
+                let units = agree_on_result(comm, units)?;
+                needed.check_all(comm)?;
+                gather_values(comm, units)?.into_iter().flatten().collect()
+            }
         };
         if comm.rank() > 0 {
             return Ok(None);

@@ -1,5 +1,7 @@
 //! The part of a run that is read.
 
+use crate::analysis_memory::AnalysisMemory;
+
 /// Selects the part of a run to read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReadOptions {
@@ -9,4 +11,13 @@ pub struct ReadOptions {
     pub window_ns: Option<(i64, i64)>,
     /// Whether [`RunCalls::region_ids`](crate::RunCalls::region_ids) are read.
     pub keeps_row_keys: bool,
+    /// Memory for the calls and their analysis; `None` for any amount.
+    pub memory: Option<AnalysisMemory>,
+}
+
+impl ReadOptions {
+    /// Returns whether the whole run is read, as it is stored in a file of calls.
+    pub fn is_whole_run(&self) -> bool {
+        *self == ReadOptions { memory: self.memory, ..ReadOptions::default() }
+    }
 }

@@ -8,7 +8,7 @@ use crate::region_names::RegionNames;
 use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
-use rpd_graph::{Call, LocalDependency, WorkSegment};
+use rpd_graph::{Call, CallTimeline, LocalDependency, WorkSegment};
 use serde::{Deserialize, Serialize};
 
 /// Maximum time between two polls that are one call, ns.
@@ -70,6 +70,14 @@ pub(crate) struct ThreadTimeline {
 }
 
 impl ThreadTimeline {
+    /// Returns about how many bytes it and its analysis take, at most.
+    pub(crate) fn analysis_bytes(&self) -> u64 {
+        let OperationLists { message_ends, entries, completions, .. } = &self.operations;
+        let lengths = [self.calls.len(), self.work.len(), entries.len(), self.local_dependencies.len()];
+        let kept = size_of_val(&self.region_ids[..]) as u64;
+        CallTimeline::analysis_bytes(lengths, message_ends, completions).saturating_add(kept)
+    }
+
     /// Releases what its lists have reserved to grow: of many threads, that is half of their memory.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.calls.shrink_to_fit();

@@ -58,6 +58,12 @@ pub(crate) struct UnitCalls {
 }
 
 impl UnitCalls {
+    /// Returns about how many bytes the calls and their analysis take, at most.
+    pub(crate) fn analysis_bytes(&self) -> u64 {
+        let timelines = self.processes.iter().flat_map(|process| &process.timelines);
+        timelines.map(ThreadTimeline::analysis_bytes).fold(0, u64::saturating_add)
+    }
+
     /// Builds the calls of all threads from the rows of a unit.
     pub(crate) fn new(rows: UnitRows, names: &RegionNames, part: ReadPart) -> UnitCalls {
         let UnitRows { mut regions, calls, mut samples, gpu_work, communicators, gpu, unusable } = rows;

@@ -38,10 +38,11 @@ pub(crate) fn with_analysis<T>(
         step: selection.step.clone(),
         window_ns: selection.window_ns(),
         keeps_row_keys: listed.row_keys,
+        memory: Some(run.analysis_memory),
     };
     let mut calls = None;
     let are_stored = broadcast_result(comm, || {
-        calls = if options == ReadOptions::default() { stored_calls(run) } else { None };
+        calls = if options.is_whole_run() { stored_calls(run) } else { None };
         Ok(calls.is_some())
     })?;
     if !are_stored {
@@ -57,6 +58,7 @@ fn analysed<T>(
     listed: ListedParts,
     use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    calls.check_memory(run.analysis_memory)?;
     let selection = &run.selection;
     if let Some(step) = selection.step.as_deref().filter(|_| lacks_named_steps(&calls)) {
         let name = one_line(step);

@@ -98,6 +98,11 @@ impl UnwrittenMerge {
         self.merge.agreed.findings.warnings.first().cloned()
     }
 
+    /// Returns the memory for the analysis of calls.
+    pub(crate) fn analysis_memory(&self) -> rpd_calls::AnalysisMemory {
+        self.args.memory.for_analysis(self.merge.inputs.memory)
+    }
+
     fn read_strings(&self, take: &mut TakePieceRows<'_>) -> Result<(), Failure> {
         let Some(table) = Schema::builtin().get(rocpd::STRING) else { return Ok(()) };
         let mut rows = RowsBuilder::new(table);

@@ -8,6 +8,7 @@ pub(crate) use selection::{ProcessGroups, Selection};
 
 use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
+use rpd_calls::AnalysisMemory;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, RunInputs};
@@ -34,6 +35,8 @@ pub(crate) struct ReportRun {
     pub(crate) damage: Option<String>,
     /// First and last time of all rows, ns in job time, if the report needs it.
     pub(crate) extent: Option<(i64, i64)>,
+    /// Memory for the analysis of calls.
+    pub(crate) analysis_memory: AnalysisMemory,
     /// Whether only errors are printed on stderr.
     pub(crate) is_quiet: bool,
     /// Folder of translated inputs, which is removed with this value.
@@ -60,7 +63,7 @@ impl ReportRun {
             _ => failure,
         })?;
         let extent = if cli.needs_extent() { opened.extent(comm)? } else { None };
-        let RunInputs { run: database, is_unmerged, damage } = opened;
+        let RunInputs { run: database, is_unmerged, damage, analysis_memory } = opened;
         let selection = agree_on_result(comm, select(&database, extent, common))?;
         let selection_words = selection_words(common);
         Ok(ReportRun {
@@ -71,6 +74,7 @@ impl ReportRun {
             is_unmerged,
             damage,
             extent,
+            analysis_memory,
             is_quiet: common.quiet,
             _folder: folder,
         })

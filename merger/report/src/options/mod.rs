@@ -260,8 +260,8 @@ pub(crate) struct CommonArgs {
     /// Fail with exit code 3 if a rank, a block or a row of the run is missing
     #[arg(long, global = true)]
     pub(crate) strict: bool,
-    /// Memory limit of each merge rank for inputs that are not merged: 512M, 2GiB. The analysis takes about 250 bytes for
-    /// each call to MPI beside it
+    /// Memory limit of each merge rank, for inputs that are not merged and for calls that are analysed: 512M, 2GiB. A
+    /// call to MPI takes 85 to 200 bytes, and so does a kernel with its launch
     #[arg(long, global = true, value_name = "SIZE", default_value = "1GiB")]
     pub(crate) memory: MemoryBudget,
     /// Threads of each merge rank [default: the cores that the process may use]
