@@ -328,9 +328,6 @@ pub struct TableFacts {
     pub clamped: u64,
     /// Sum of the drawn durations, ns.
     pub duration: u128,
-    /// Arguments of the drawn rows in `$.args` of the extdata of their events, if arguments are requested. They
-    /// are not drawn.
-    pub event_args: u64,
 }
 
 /// Maximum number of flow categories that are counted separately.
@@ -398,7 +395,6 @@ impl UnitFacts {
             sum.untimed += more.untimed;
             sum.clamped += more.clamped;
             sum.duration += more.duration;
-            sum.event_args += more.event_args;
         }
         self.items.add(&other.items);
         self.launch_flows += other.launch_flows;

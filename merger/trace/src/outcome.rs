@@ -182,12 +182,6 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
             _ => "without a time, or with one that no clock shows",
         };
         note(table.untimed, format!("{} {why}{NOT_DRAWN_SUFFIX}", of(table.untimed)));
-        let arguments = noun(table.event_args, "argument");
-        let rows = of(2);
-        note(
-            table.event_args,
-            format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN_SUFFIX}"),
-        );
         note(
             table.clamped,
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),

@@ -8,6 +8,7 @@ pub(super) enum StoredValue {
     Int(i64),
     Uint(u64),
     Double(f64),
+    Bool(bool),
     /// Position and length in the texts of a chunk, bytes.
     Text(u32, u32),
     Known(TextId),
@@ -20,6 +21,7 @@ impl StoredValue {
             StoredValue::Int(value) => ArgValue::Int(value),
             StoredValue::Uint(value) => ArgValue::Uint(value),
             StoredValue::Double(value) => ArgValue::Double(value),
+            StoredValue::Bool(value) => ArgValue::Bool(value),
             StoredValue::Text(start, len) => {
                 let start = start as usize;
                 ArgValue::Text(texts.get(start..start.saturating_add(len as usize)).unwrap_or(""))

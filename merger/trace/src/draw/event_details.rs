@@ -4,10 +4,11 @@
 use super::arg_values::StoredValue;
 use super::call_stacks::CallStacks;
 use super::event_ids::EventIds;
+use super::extdata::{ArgRange, ExtdataArgs, parse_extdata};
 use super::placement::RowSpans;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
-use super::text_columns::{KnownValues, add_text, each_text, parse_message};
+use super::text_columns::{KnownValues, add_text, each_text};
 use super::unit_source::UnitSource;
 use crate::item::{TextId, UnitDictionary};
 use rpd_console::Failure;
@@ -107,8 +108,6 @@ pub(super) struct EventDetails {
     pub(super) messages: Vec<TextId>,
     /// Number of the call stack plus 1; 0 for none. Empty if no event has one.
     stacks: Vec<u32>,
-    /// Number of arguments in the extdata of each event. Events beyond the end have none.
-    extdata_args: Vec<u32>,
     /// Events at which undrawn flows begin, and the categories of these flows.
     pub(super) undrawn_flows: Vec<(u32, TextId)>,
     pub(super) args: EventArgs,
@@ -177,6 +176,7 @@ impl<T: Copy> ByEvent<T> {
 #[derive(Debug, Default)]
 pub(super) struct EventArgs {
     by_event: ByEvent<(TextId, StoredValue)>,
+    in_extdata: ExtdataArgs,
     /// The texts of [`StoredValue::Text`].
     texts: String,
 }
@@ -184,7 +184,9 @@ pub(super) struct EventArgs {
 impl EventArgs {
     #[inline]
     pub(super) fn of(&self, event: u32) -> impl Iterator<Item = (TextId, crate::item::ArgValue<'_>)> {
-        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.arg_value(&self.texts)))
+        let rows = self.by_event.of(event).iter().map(|arg| arg.value);
+        let all = rows.chain(self.in_extdata.of(event).iter().copied());
+        all.map(|(name, value)| (name, value.arg_value(&self.texts)))
     }
 }
 
@@ -226,11 +228,16 @@ impl EventDetails {
                     strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended_strings);
                 events.categories.push(category);
             }
-            let message = |text: &[u8]| parse_message(text, dictionary, &mut counted.mended);
-            each_text(rows.column("extdata"), places.clone(), (TextId(0), 0), message, |(id, args)| {
-                if args > 0 {
-                    events.extdata_args.resize(events.messages.len(), 0);
-                    events.extdata_args.push(args);
+            let EventArgs { in_extdata: ExtdataArgs { all, of_events }, texts, .. } = &mut events.args;
+            let parse = |text: &[u8]| {
+                let args = source.asked.args.then_some((&mut *all, &mut *texts));
+                parse_extdata(text, dictionary, &mut counted.mended, args)
+            };
+            let none = (TextId(0), ArgRange::default());
+            each_text(rows.column("extdata"), places.clone(), none, parse, |(id, args)| {
+                if args.0 < args.1 {
+                    of_events.resize(events.messages.len(), ArgRange::default());
+                    of_events.push(args);
                 }
                 events.messages.push(id);
             });
@@ -273,15 +280,14 @@ impl EventDetails {
         self.values.of(event).iter().map(|placed| placed.value)
     }
 
-    /// Returns the number of arguments in the extdata of an event.
-    #[inline]
-    pub(super) fn extdata_args(&self, event: u32) -> u64 {
-        self.extdata_args.get(event as usize).map_or(0, |args| u64::from(*args))
-    }
-
-    /// Returns the numbers of args and counter values of an event.
+    /// Returns the numbers of rows of args and of counter values of an event.
     pub(super) fn attached(&self, event: u32) -> (u64, u64) {
         (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
+    }
+
+    /// Returns whether an event has args, as rows or in its extdata.
+    pub(super) fn has_args(&self, event: u32) -> bool {
+        self.args.of(event).next().is_some()
     }
 
     /// Reads the args. Returns `false` if they exceed the memory and the chunk can be split.
@@ -399,7 +405,9 @@ impl EventDetails {
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
         let arrows = of(self.undrawn_flows.len(), size_of::<(u32, TextId)>());
-        let bytes = args + values + arrows + self.args.texts.len() as u64;
+        let ExtdataArgs { all, of_events } = &self.args.in_extdata;
+        let in_extdata = of(all.len(), size_of::<(TextId, StoredValue)>()) + of(of_events.len(), size_of::<ArgRange>());
+        let bytes = args + in_extdata + values + arrows + self.args.texts.len() as u64;
         let min_bytes = if chunk.is_divisible() { 0 } else { MIN_ARG_BYTES };
         if bytes <= source.memory.max(min_bytes) && self.args.texts.len() < u32::MAX as usize {
             return Ok(true);

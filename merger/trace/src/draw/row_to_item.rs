@@ -66,9 +66,6 @@ impl UnitDrawer<'_, '_> {
             facts.clamped += u64::from(is_clamped);
             facts.drawn += 1;
             facts.duration += u128::from(end.abs_diff(start));
-            if let Some(event) = event.filter(|_| source.asked.args) {
-                facts.event_args += events.extdata_args(event);
-            }
             self.facts.without_event += u64::from(event.is_none());
             self.facts.without_track += u64::from(is_unknown(key));
             self.note_outcome(event, EventOutcome::Drawn);
@@ -156,7 +153,7 @@ impl UnitDrawer<'_, '_> {
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
         let selection = &self.source.job.selection;
         // A mark with a call stack or counters remains an instant, because nothing else shows its text and args.
-        let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
+        let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.has_args(event));
         let leaves_out_stack = stack.is_some() && !is_mark && !selection.includes(ItemExclusion::Samples);
         let shows_values = has_values && self.source.asked.values;
         let kind = match stack {
@@ -221,13 +218,15 @@ impl UnitDrawer<'_, '_> {
         (self.take)(&TraceItem { start: at, end: at, track, kind, name, category, flows: &[], args: &[] })
     }
 
-    /// Adds the recorded args of the event to those of the row itself.
+    /// Adds the recorded args of the event to those of the row itself, which they replace if they have the same name.
     #[inline]
     fn add_args<'r>(&mut self, row: &DrawnRow, args: &mut Vec<ItemArg<'r>>, events: &'r EventDetails) {
         let Some(event) = row.event else { return };
         if self.source.job.selection.annotations {
             if self.source.asked.args {
+                let own = args.len();
                 args.extend(events.args.of(event).map(|(name, value)| ItemArg { name, value }));
+                remove_repeated(args, own);
             }
             if let Some(stack) = events.stack(event) {
                 let text = self.stacks.text(stack, &mut self.dictionary);
@@ -246,6 +245,19 @@ impl UnitDrawer<'_, '_> {
             self.facts.collectives += 1;
             self.flows.push(FlowEnd::Through(number));
         }
+    }
+}
+
+/// Removes those of the first `own` args whose names later ones have.
+fn remove_repeated(args: &mut Vec<ItemArg<'_>>, own: usize) {
+    let (first, later) = args.split_at(own);
+    if first.iter().any(|arg| later.iter().any(|other| other.name == arg.name)) {
+        let names: Vec<TextId> = later.iter().map(|arg| arg.name).collect();
+        let mut place = 0;
+        args.retain(|arg| {
+            place += 1;
+            place > own || !names.contains(&arg.name)
+        });
     }
 }
 

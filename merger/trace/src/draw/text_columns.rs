@@ -1,39 +1,13 @@
 //! Processes the texts of columns, each distinct text once.
 
 use super::arg_values::{StoredValue, number_or_text};
-use super::members::MemberCount;
 use crate::item::{TextId, TextTable, UnitDictionary};
 use rpd_shard::model::{Cells, TextCells, Value};
-use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Returns the message in the extdata of an event (0 if there is none), and its number of arguments.
-pub(super) fn parse_message(
-    extdata: &[u8],
-    dictionary: &mut UnitDictionary,
-    mended: &mut u64,
-) -> (TextId, u32) {
-    #[derive(Deserialize)]
-    struct Extdata<'a> {
-        #[serde(borrow, default)]
-        message: Option<Cow<'a, str>>,
-        #[serde(default)]
-        args: MemberCount,
-    }
-    if extdata.len() < br#"{"args":{"a":1}}"#.len().min(br#"{"message":""}"#.len()) {
-        return (TextId(0), 0);
-    }
-    let text = lossy(extdata, mended);
-    // serde would read the elements of an array as struct fields.
-    let object = Some(&*text).filter(|text| text.trim_start().starts_with('{'));
-    let parsed = object.and_then(|text| serde_json::from_str::<Extdata<'_>>(text).ok());
-    let Some(extdata) = parsed else { return (TextId(0), 0) };
-    (extdata.message.map_or(TextId(0), |message| dictionary.texts.add(&message)), extdata.args.0)
-}
-
 /// Returns a text with U+FFFD for bytes that are not UTF-8, and counts it if it has any.
-fn lossy<'a>(text: &'a [u8], mended: &mut u64) -> Cow<'a, str> {
+pub(super) fn lossy<'a>(text: &'a [u8], mended: &mut u64) -> Cow<'a, str> {
     let text = String::from_utf8_lossy(text);
     *mended += u64::from(matches!(text, Cow::Owned(_)));
     text
@@ -68,6 +42,30 @@ pub(super) fn each_text<T: Copy>(
             Value::Text(text) | Value::Blob(text) => of(text),
             _ => none,
         });
+    }
+}
+
+/// Where the texts of args are stored.
+pub(super) struct TextStore<'t> {
+    pub(super) dictionary: &'t mut UnitDictionary,
+    /// Texts of a chunk.
+    pub(super) texts: &'t mut String,
+}
+
+impl TextStore<'_> {
+    /// Stores a text that may occur again: as one number, if it is short.
+    pub(super) fn add(self, text: &str) -> StoredValue {
+        match text.len() <= MAX_KNOWN_TEXT_BYTES && self.dictionary.texts.memory() < MAX_KNOWN_BYTES {
+            true => StoredValue::Known(self.dictionary.texts.add(text)),
+            false => self.add_once(text),
+        }
+    }
+
+    /// Stores a text that hardly occurs again.
+    fn add_once(self, text: &str) -> StoredValue {
+        let start = self.texts.len() as u32;
+        self.texts.push_str(text);
+        StoredValue::Text(start, text.len() as u32)
     }
 }
 
@@ -125,50 +123,11 @@ impl KnownValues {
             None if is_numbered || text.is_empty() => {
                 StoredValue::Known(add_text(text, &mut dictionary.texts, mended))
             }
-            None => {
-                let text = lossy(text, mended);
-                let start = texts.len() as u32;
-                texts.push_str(&text);
-                StoredValue::Text(start, text.len() as u32)
-            }
+            None => TextStore { dictionary, texts }.add_once(&lossy(text, mended)),
         };
         if let Some(known) = self.known.get_mut(code) {
             *known = Some(stored);
         }
         stored
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_what_extdata_says() {
-        let mut dictionary = UnitDictionary::default();
-        let mut mended = 0;
-        let mut of = |text: &str| {
-            let (id, _) = parse_message(text.as_bytes(), &mut dictionary, &mut mended);
-            dictionary.texts.get(id).to_owned()
-        };
-        assert_eq!(of(r#"{"message": "step \"1\""}"#), "step \"1\"");
-        assert_eq!(of(r#"{"other":{"message":"no"},"message":"yes"}"#), "yes");
-        for none in
-            ["{}", "", r#"{"message":17}"#, r#"{"message":null}"#, r#"["message","a"]"#, "{\"message\":\"x"]
-        {
-            assert_eq!(of(none), "", "{none}");
-        }
-        assert_eq!(of(r#"{"message":"kept","args":[{"a":1}, 2.5, true, null]}"#), "kept");
-        let mut count = |text: &str| parse_message(text.as_bytes(), &mut dictionary, &mut mended).1;
-        assert_eq!(count(r#"{"args":{"External id":5,"Input Dims":[[1,2],{"a":3}],"c":"d"}}"#), 3);
-        assert_eq!(count(r#"{"message":"a","args":{"b":null}}"#), 1);
-        for none in [
-            "{\"args\":{}}      ",
-            r#"{"args":[1,2,3,4]}"#,
-            r#"{"args":"text of some"}"#,
-            r#"{"args":-1234567}"#,
-        ] {
-            assert_eq!(count(none), 0, "{none}");
-        }
     }
 }
