@@ -4,7 +4,7 @@ use rpd_perfetto::{CounterValue, Overlaps};
 use rpd_run::{DRAWN_TABLES, ProcessIdentity};
 use rpd_shard::model::TableId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// Number of a text in the [`TextTable`] of a unit, dense. 0 is the empty text.
@@ -330,11 +330,6 @@ pub struct TableFacts {
     pub duration: u128,
 }
 
-/// Maximum number of flow categories that are counted separately.
-const MAX_FLOW_CATEGORIES: usize = 64;
-/// Maximum length of such a category, in characters.
-const MAX_CATEGORY_CHARS: usize = 64;
-
 /// Counts of what was drawn of a unit and what was not, for comparison with the database. The facts of several
 /// units can be added.
 ///
@@ -366,9 +361,6 @@ pub struct UnitFacts {
     pub no_numbers: u64,
     /// Texts that the format of the trace could not write unchanged.
     pub replaced: u64,
-    /// Flows that an input stores as args of their ends, by category, if flows are requested. They are not
-    /// drawn.
-    pub undrawn_flows: BTreeMap<String, u64>,
 }
 
 /// Returns the index of a table in [`DRAWN_TABLES`]; that of `rocpd_arg` for other tables.
@@ -406,18 +398,6 @@ impl UnitFacts {
         self.cut_stacks += other.cut_stacks;
         self.no_numbers += other.no_numbers;
         self.replaced += other.replaced;
-        for (category, flows) in &other.undrawn_flows {
-            self.add_undrawn_flows(category, *flows);
-        }
-    }
-
-    /// Counts flows of a category that are not drawn. Categories beyond the limit are counted together.
-    pub(super) fn add_undrawn_flows(&mut self, category: &str, flows: u64) {
-        let is_named =
-            self.undrawn_flows.len() < MAX_FLOW_CATEGORIES || self.undrawn_flows.contains_key(category);
-        let category: String = category.chars().take(MAX_CATEGORY_CHARS).collect();
-        let category = if is_named { category } else { "(others)".to_owned() };
-        *self.undrawn_flows.entry(category).or_insert(0) += flows;
     }
 }
 

@@ -187,10 +187,6 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
         );
     }
-    for (category, flows) in &facts.undrawn_flows {
-        let flows_of = format!("{} of category {category:?}", noun(*flows, "arrow"));
-        note(*flows, format!("{flows_of}, whose ends are arguments of their slices{NOT_DRAWN_SUFFIX}"));
-    }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());
     note(facts.without_event, "rows whose event is missing: without category and arguments".to_owned());

@@ -6,11 +6,12 @@ use super::call_stacks::CallStacks;
 use super::event_ids::EventIds;
 use super::extdata::{ArgRange, ExtdataArgs, parse_extdata};
 use super::placement::RowSpans;
+use super::recorded_flows::RecordedEnd;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
 use super::text_columns::{KnownValues, add_text, each_text};
 use super::unit_source::UnitSource;
-use crate::item::{TextId, UnitDictionary};
+use crate::item::{FlowEnd, TextId, UnitDictionary};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use rpd_run::RunTables;
@@ -24,9 +25,6 @@ const MIN_EVENTS: u64 = 1 << 14;
 const MAX_EVENTS: u64 = 1 << 20;
 /// Bytes that the args of one piece of events may always use.
 const MIN_ARG_BYTES: u64 = 256 << 20;
-
-/// Type of the args that mark the beginning of a flow.
-const FLOW_START_TYPE: &[u8] = b"flow start";
 
 /// Events that are processed together. The chunks of a unit divide all ids, so that each row belongs to exactly
 /// one chunk, even if its event is missing.
@@ -108,8 +106,8 @@ pub(super) struct EventDetails {
     pub(super) messages: Vec<TextId>,
     /// Number of the call stack plus 1; 0 for none. Empty if no event has one.
     stacks: Vec<u32>,
-    /// Events at which undrawn flows begin, and the categories of these flows.
-    pub(super) undrawn_flows: Vec<(u32, TextId)>,
+    /// Ends of flows that args store.
+    flow_ends: ByEvent<FlowEnd>,
     pub(super) args: EventArgs,
     values: ByEvent<StoredCount>,
 }
@@ -199,11 +197,14 @@ pub(super) struct CountedEvents {
     pub(super) cut_stacks: u64,
     /// Counter values that are not numbers.
     pub(super) no_numbers: u64,
-    /// Args and values that belong to no event.
+    /// Args, values and ends of flows that belong to no event.
     pub(super) stray_args: u64,
     pub(super) stray_values: u64,
+    pub(super) stray_flow_ends: u64,
+    /// Args without ends of flows.
     pub(super) args: u64,
     pub(super) values: u64,
+    pub(super) flow_ends: u64,
 }
 
 impl EventDetails {
@@ -280,9 +281,21 @@ impl EventDetails {
         self.values.of(event).iter().map(|placed| placed.value)
     }
 
-    /// Returns the numbers of rows of args and of counter values of an event.
-    pub(super) fn attached(&self, event: u32) -> (u64, u64) {
-        (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
+    /// Returns the numbers of rows of an event: args, counter values, and args that are ends of flows.
+    pub(super) fn attached(&self, event: u32) -> [u64; 3] {
+        let args = self.args.by_event.of(event).len();
+        [args, self.values.of(event).len(), self.flow_ends.of(event).len()].map(|rows| rows as u64)
+    }
+
+    /// Returns whether an event has counter values.
+    pub(super) fn has_values(&self, event: u32) -> bool {
+        !self.values.of(event).is_empty()
+    }
+
+    /// Returns the ends of flows that an event stores.
+    #[inline]
+    pub(super) fn flow_ends(&self, event: u32) -> impl Iterator<Item = FlowEnd> {
+        self.flow_ends.of(event).iter().map(|placed| placed.value)
     }
 
     /// Returns whether an event has args, as rows or in its extdata.
@@ -302,7 +315,7 @@ impl EventDetails {
         let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "type", "name", "value"];
-        let is_read = asked.args || asked.collectives;
+        let is_read = asked.args || asked.flows;
         let pieces = piece_numbers(
             source.seen.pieces(rocpd::ARG).iter().filter(|piece| is_read && chunk.touches(piece)),
         );
@@ -317,36 +330,41 @@ impl EventDetails {
             let name = |text: &[u8]| add_text(text, &mut dictionary.texts, &mut counted.mended);
             each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
             let mut known = KnownValues::of(values, places.clone());
-            let mut begins = Vec::new();
-            if asked.flows {
-                let is_begin = |kind: &[u8]| kind == FLOW_START_TYPE;
-                each_text(rows.column("type"), places.clone(), false, is_begin, |begin| begins.push(begin));
-            }
-            for (place, (i, name)) in places.zip(names).enumerate() {
+            let mut ends = Vec::with_capacity(places.len());
+            each_text(rows.column("type"), places.clone(), None, RecordedEnd::of_type, |end| ends.push(end));
+            for ((i, name), end) in places.zip(names).zip(ends) {
                 let event = spans.event(i);
                 if !chunk.contains(event) {
                     continue;
                 }
-                counted.args += 1;
+                let (count, strays) = match end {
+                    None => (&mut counted.args, &mut counted.stray_args),
+                    Some(_) => (&mut counted.flow_ends, &mut counted.stray_flow_ends),
+                };
+                *count += 1;
                 let Some(event) = self.find(event) else {
-                    counted.stray_args += 1;
+                    *strays += 1;
                     continue;
                 };
-                if begins.get(place) == Some(&true) {
-                    self.undrawn_flows.push((event, name));
+                let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                if let Some(end) = end {
+                    let value = end.numbered(source.place, dictionary.texts.get(name), values.get(i));
+                    self.flow_ends.all.push(Placed { event, position, value });
+                    continue;
                 }
-                if !asked.args && !needed.contains(&name) {
+                let is_needed = asked.collectives && needed.contains(&name);
+                if !asked.args && !is_needed {
                     continue;
                 }
                 let value =
                     known.stored_value(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
-                let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
                 self.args.by_event.all.push(Placed { event, position, value: (name, value) });
             }
             fits = self.check_memory(source, chunk)?;
             Ok(())
         })?;
         self.args.by_event.sort(self.ids.len());
+        self.flow_ends.sort(self.ids.len());
         Ok(fits)
     }
 
@@ -404,9 +422,10 @@ impl EventDetails {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
-        let arrows = of(self.undrawn_flows.len(), size_of::<(u32, TextId)>());
+        let arrows = of(self.flow_ends.all.len(), size_of::<Placed<FlowEnd>>());
         let ExtdataArgs { all, of_events } = &self.args.in_extdata;
-        let in_extdata = of(all.len(), size_of::<(TextId, StoredValue)>()) + of(of_events.len(), size_of::<ArgRange>());
+        let in_extdata =
+            of(all.len(), size_of::<(TextId, StoredValue)>()) + of(of_events.len(), size_of::<ArgRange>());
         let bytes = args + in_extdata + values + arrows + self.args.texts.len() as u64;
         let min_bytes = if chunk.is_divisible() { 0 } else { MIN_ARG_BYTES };
         if bytes <= source.memory.max(min_bytes) && self.args.texts.len() < u32::MAX as usize {

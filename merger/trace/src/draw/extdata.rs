@@ -188,7 +188,10 @@ mod tests {
             of(all),
             r#"External id=Int(5) Input Dims="[[1, 2],{\"a\":3}]" d="d\n" n="null" b=Bool(true)"#
         );
-        assert_eq!(of(r#"{"message":"a","args":{"b":18446744073709551615,"c":-2.5}}"#), "b=Uint(18446744073709551615) c=Double(-2.5)");
+        assert_eq!(
+            of(r#"{"message":"a","args":{"b":18446744073709551615,"c":-2.5}}"#),
+            "b=Uint(18446744073709551615) c=Double(-2.5)"
+        );
         assert_eq!(of(r#"{"args":{"five":"5","huge":1e999}}"#), r#"five="5" huge="1e999""#);
         let long = format!(r#"{{"args":{{"a":"{}"}}}}"#, "x".repeat(400));
         assert_eq!(of(&long), "a=400 bytes");

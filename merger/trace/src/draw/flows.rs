@@ -12,8 +12,10 @@ use std::ops::Range;
 
 /// Tables with rows at which flows end.
 const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
-/// Bit that is set in the numbers of all other flows.
+/// Bit that is set in the numbers of flows through collectives.
 pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
+/// The highest bit in the numbers of flows that an input stores.
+pub(super) const RECORDED_BIT: u64 = 1 << 62;
 /// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
 /// differ little; with hashes, a compressed file would be half as large again.
 const UNIT_SHIFT: u32 = 40;
@@ -112,7 +114,7 @@ impl Launching {
 /// Connects sinks with calls. Both must be sorted.
 fn connect_calls(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
     let mut arrows = LaunchFlows::default();
-    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE_BIT;
+    let first = (place as u64 + 1) << UNIT_SHIFT & !(COLLECTIVE_BIT | RECORDED_BIT);
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
         let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };

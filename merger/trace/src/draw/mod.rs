@@ -16,6 +16,7 @@ mod extdata;
 mod flows;
 mod layout;
 mod placement;
+mod recorded_flows;
 mod row_to_item;
 mod shared_labels;
 mod string_texts;

@@ -19,7 +19,7 @@ pub(super) struct DrawnRow {
     pub(super) end: i64,
     track: u32,
     /// Index of its event in the chunk.
-    event: Option<u32>,
+    pub(super) event: Option<u32>,
     category: TextId,
     pub(super) message: TextId,
     /// If false, the row is before the window and only its counter values are used.
@@ -147,7 +147,7 @@ impl UnitDrawer<'_, '_> {
     ) -> Result<(), Failure> {
         self.flows.clear();
         let stack = row.event.and_then(|event| events.stack(event));
-        let has_values = row.event.is_some_and(|event| events.attached(event).1 > 0);
+        let has_values = row.event.is_some_and(|event| events.has_values(event));
         let track = self.layout.tracks.get(row.track as usize);
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());

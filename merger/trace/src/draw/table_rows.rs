@@ -130,7 +130,7 @@ impl UnitDrawer<'_, '_> {
             let Some(row) = self.classify_row(rows, i) else { continue };
             let name = self.string_text(names.int(i));
             args.clear();
-            self.set_flows(rows, i, &mut arrow);
+            self.set_flows(rows, (i, row.event), &mut arrow);
             self.add_collective(&row, name, rows.events);
             if self.has_annotations() {
                 if row.message != TextId(0) && row.message != name {
@@ -175,7 +175,7 @@ impl UnitDrawer<'_, '_> {
             let kernel = self.kernels.at(self.kernels.place(kernels.int(i)));
             let name = kernel.copied().unwrap_or(self.labels.unknown);
             args.clear();
-            self.set_flows(rows, i, &mut arrow);
+            self.set_flows(rows, (i, row.event), &mut arrow);
             if self.has_annotations() {
                 for (label, of) in [(self.labels.grid, grid), (self.labels.workgroup, workgroup)] {
                     let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
@@ -208,7 +208,7 @@ impl UnitDrawer<'_, '_> {
             let Some(row) = self.classify_row(rows, i) else { continue };
             let name = self.string_text(names.int(i));
             args.clear();
-            self.set_flows(rows, i, &mut arrow);
+            self.set_flows(rows, (i, row.event), &mut arrow);
             if self.has_annotations() {
                 add_number(self.labels.size, sizes.get(i), &mut args);
                 for (name, agents) in [(self.labels.src, from), (self.labels.dst, to)] {
@@ -269,9 +269,9 @@ impl UnitDrawer<'_, '_> {
         self.arrows.first(rows.spans.table, rows.rows.keys.get(rows.places.start))
     }
 
-    /// Sets the flows of the next item: those at row `i`.
+    /// Sets the flows of the next item: those at row `i`, and those that its event stores.
     #[inline]
-    fn set_flows(&mut self, rows: &ChunkRows<'_>, i: usize, next: &mut usize) {
+    fn set_flows(&mut self, rows: &ChunkRows<'_>, (i, event): (usize, Option<u32>), next: &mut usize) {
         self.flows.clear();
         let (table, id) = (rows.spans.table, rows.rows.keys.get(i));
         let arrows = self.arrows.all(table);
@@ -281,6 +281,9 @@ impl UnitDrawer<'_, '_> {
                 self.flows.push(if from { FlowEnd::From(*number) } else { FlowEnd::To(*number) });
             }
             *next += 1;
+        }
+        if let Some(event) = event.filter(|_| self.source.asked.flows) {
+            self.flows.extend(rows.events.flow_ends(event));
         }
     }
 

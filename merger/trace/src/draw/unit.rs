@@ -62,7 +62,7 @@ pub(super) fn draw_unit(
     memory: u64,
     take: &mut TakeItem<'_>,
 ) -> Result<(UnitFacts, UnitDictionary), Failure> {
-    let source = UnitSource::new(job, unit, layout, memory);
+    let source = UnitSource::new(job, (place, unit), layout, memory);
     let arrows = match source.asked.flows {
         true => LaunchFlows::find(&source, place)?,
         false => LaunchFlows::default(),
@@ -136,23 +136,17 @@ impl UnitDrawer<'_, '_> {
         if asked.values {
             self.facts.no_numbers += counted.no_numbers;
         }
-        for (event, category) in &events.undrawn_flows {
-            if self.outcomes.get(*event as usize) == Some(&EventOutcome::Drawn) {
-                self.facts.add_undrawn_flows(self.dictionary.texts.get(*category), 1);
-            }
-        }
-        let mut outcomes = [[0u64; 2]; 3];
+        let mut outcomes = [[0u64; 3]; 3];
         for (event, outcome) in (0u32..).zip(&self.outcomes) {
-            let (args, values) = events.attached(event);
             if let Some(sums) = outcomes.get_mut(*outcome as usize) {
-                sums[0] += args;
-                sums[1] += values;
+                sums.iter_mut().zip(events.attached(event)).for_each(|(sum, rows)| *sum += rows);
             }
         }
-        let strays = [counted.stray_args, counted.stray_values];
-        let rows = [counted.args, counted.values];
-        let shown = [asked.args, asked.values];
-        for (which, table) in [rocpd::ARG, rocpd::PMC_EVENT].into_iter().enumerate() {
+        let strays = [counted.stray_args, counted.stray_values, counted.stray_flow_ends];
+        let rows = [counted.args, counted.values, counted.flow_ends];
+        let shown = [asked.args, asked.values, asked.flows];
+        // Ends of flows are args, too.
+        for (which, table) in [rocpd::ARG, rocpd::PMC_EVENT, rocpd::ARG].into_iter().enumerate() {
             let facts = self.facts.table_mut(table);
             facts.rows += rows[which];
             if !shown[which] {

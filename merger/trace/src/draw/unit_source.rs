@@ -9,6 +9,8 @@ use rpd_run::{RowUnit, RunTables};
 pub(super) struct UnitSource<'a> {
     pub(super) job: &'a JobRows,
     pub(super) unit: &'a RowUnit,
+    /// Index of the unit in the job.
+    pub(super) place: usize,
     pub(super) seen: &'a SurveyedUnit,
     pub(super) placing: RowPlacement<'a>,
     pub(super) asked: AskedEvents,
@@ -30,7 +32,7 @@ pub(super) struct AskedEvents {
 impl<'a> UnitSource<'a> {
     pub(super) fn new(
         job: &'a JobRows,
-        unit: &'a RowUnit,
+        (place, unit): (usize, &'a RowUnit),
         layout: &'a UnitLayout,
         memory: u64,
     ) -> UnitSource<'a> {
@@ -43,7 +45,7 @@ impl<'a> UnitSource<'a> {
             flows,
         };
         let placing = RowPlacement::new(job, unit, &layout.seen.names);
-        UnitSource { job, unit, seen: &layout.seen, placing, asked, memory }
+        UnitSource { job, unit, place, seen: &layout.seen, placing, asked, memory }
     }
 
     pub(super) fn tables(&self) -> &'a RunTables {
