@@ -121,6 +121,54 @@ fn two_ranks_of_a_real_job_are_in_one_database_and_one_trace() {
     }
 }
 
+/// Number of arguments of the spans in a trace by name, and of flows that are not launches by category.
+fn recorded_details(file: &Path) -> (BTreeMap<String, i64>, BTreeMap<String, i64>) {
+    let trace: Json = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let (mut args, mut flows) = (BTreeMap::new(), BTreeMap::new());
+    for event in trace["traceEvents"].as_array().unwrap() {
+        if event["ph"] == "X" {
+            let names = event["args"].as_object().into_iter().flat_map(|args| args.keys());
+            // Perfetto replaces characters that it uses for lists and members.
+            names.for_each(|name| *args.entry(name.replace(['.', '[', ']'], "_")).or_default() += 1);
+        } else if event["ph"] == "s" && !matches!(event["cat"].as_str(), Some("ac2g" | "async_gpu")) {
+            *flows.entry(event["cat"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    (args, flows)
+}
+
+/// Every argument of a span is an annotation of its slice, and every flow between operators an arrow.
+#[test]
+fn arguments_and_flows_of_real_traces_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, file) in fixtures::kineto_real(&folder.path().join("real")).iter().enumerate() {
+        let (args, flows) = recorded_details(file);
+        let drawn = folder.path().join(format!("trace-{number}"));
+        fs::create_dir(&drawn).unwrap();
+        let _ = rpd_merge().args(["--format", "perfetto", "-o"]).arg(&drawn).arg(file).run().success();
+        let Some(processor) = TraceProcessor::all("arguments of real traces").pop() else { return };
+        // Of names that the trace has from columns too, a slice has two annotations.
+        let count = "SELECT name, count(*) FROM (SELECT DISTINCT s.id, substr(a.key, 7) AS name FROM slice s
+            JOIN args a USING (arg_set_id) WHERE a.key LIKE 'debug.%') GROUP BY 1";
+        let arrows =
+            "SELECT count(*) FROM flow JOIN slice t ON t.id = slice_in JOIN slice f ON f.id = slice_out
+            WHERE t.category = 'cpu_op' AND f.category = 'cpu_op'";
+        let [names, arrows] = processor.queries(&drawn.join("trace.pftrace.gz"), [count, arrows]);
+        let found: BTreeMap<String, i64> = names
+            .into_iter()
+            .map(|row| (row[0].as_str().unwrap().to_owned(), row[1].as_i64().unwrap()))
+            .collect();
+        let missing: Vec<(&String, i64, i64)> = args
+            .iter()
+            .map(|(name, count)| (name, *count, found.get(name).copied().unwrap_or(0)))
+            .filter(|(_, recorded, drawn)| drawn < recorded)
+            .collect();
+        assert_eq!(missing, [], "{}", file.display());
+        let between = flows.get("fwdbwd").copied().unwrap_or(0);
+        assert_eq!(arrows[0][0].as_i64(), Some(between), "{}: {flows:?}", file.display());
+    }
+}
+
 /// A collective of a rank: name, elements, process group and number where torch tells them.
 type Call = (&'static str, i64, Option<(&'static str, i64)>);
 

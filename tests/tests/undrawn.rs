@@ -66,36 +66,50 @@ impl Place {
     }
 }
 
+/// What a trace shows of [`kineto`]: arguments by slice, and the ends of arrows between operators.
+const ARGUMENTS: &str = "SELECT s.name, substr(a.key, 7), coalesce(a.string_value, a.int_value) FROM slice s
+    JOIN args a USING (arg_set_id) WHERE a.key IN ('debug.External id', 'debug.Input Dims', 'debug.Sequence number',
+    'debug.Fwd thread id', 'debug.correlation') ORDER BY s.ts, s.id, 2";
+const ARROWS: &str = "SELECT f.name, t.name FROM flow JOIN slice f ON f.id = flow.slice_out
+    JOIN slice t ON t.id = flow.slice_in WHERE t.category = 'cpu_op' ORDER BY f.ts, f.id";
+
 #[test]
-fn arguments_and_arrows_that_are_not_drawn_are_counted_by_kind() {
+fn arguments_and_arrows_of_a_profiler_are_drawn_and_nothing_is_missing() {
     let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE))]);
-    let regions = "arguments of regions in the extdata of their events: not drawn";
-    let kernels = "arguments of kernels in the extdata of their events: not drawn";
-    let arrows = "arrows of category \"fwdbwd\", whose ends are arguments of their slices: not drawn";
-    for (arguments, wanted) in [
-        (&["--format", "perfetto"][..], &[(regions, 10), (kernels, 6), (arrows, 2)][..]),
-        (&["--format", "chrome-json"], &[(regions, 10), (kernels, 6), (arrows, 2)]),
-        (&["--split-by-time", "3"], &[(regions, 10), (kernels, 6), (arrows, 2)]),
-        // What is left out on purpose is not missing.
-        (&["--format", "perfetto", "--no-annotations"], &[(arrows, 2)]),
-        (&["--format", "perfetto", "--exclude", "args"], &[(arrows, 2)]),
-        (&["--format", "perfetto", "--exclude", "flows"], &[(regions, 10), (kernels, 6)]),
-        (&["--format", "perfetto", "--exclude", "args,flows"], &[]),
-        (&["--format", "perfetto", "--exclude", "regions"], &[(kernels, 6)]),
+    let of_rank = [
+        json!(["aten::mm", "External id", 1]),
+        json!(["aten::mm", "Input Dims", "[[2,3],[3,4]]"]),
+        json!(["MmBackward0", "External id", 2]),
+        json!(["MmBackward0", "Fwd thread id", 1]),
+        json!(["MmBackward0", "Sequence number", 4]),
+        json!(["gemm", "correlation", 9]),
+    ];
+    let names = |row: &Json| row[0].as_str() == Some("gemm");
+    for (arguments, has_args, has_arrows) in [
+        (&["--format", "perfetto"][..], true, true),
+        (&["--split-by-time", "1"], true, true),
+        (&["--format", "perfetto", "--no-annotations"], false, true),
+        (&["--format", "perfetto", "--exclude", "args"], false, true),
+        (&["--format", "perfetto", "--exclude", "flows"], true, false),
+        (&["--format", "perfetto", "--exclude", "kernels"], true, true),
     ] {
-        let (_, index, outcome) = place.drawn(arguments);
-        let of = |not_drawn: &Json| -> BTreeMap<String, u64> {
-            let all: BTreeMap<String, u64> = serde_json::from_value(not_drawn.clone()).unwrap();
-            all.into_iter().filter(|(why, _)| !why.contains("as chosen")).collect()
-        };
-        let wanted: BTreeMap<String, u64> =
-            wanted.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect();
+        let (folder, index, outcome) = place.drawn(arguments);
         let report: Json = serde_json::from_str(&outcome.stdout).unwrap();
-        assert_eq!(of(&index["not_drawn"]), wanted, "{arguments:?}: {outcome}");
-        assert_eq!(of(&report["trace"]["not_drawn"]), wanted, "{arguments:?}: {outcome}");
-        for (why, count) in wanted {
-            let what = why.strip_suffix(": not drawn").unwrap();
-            assert!(outcome.stderr.contains(&format!("\nnot drawn  {count} {what}\n")), "{outcome}");
+        for not_drawn in [&index["not_drawn"], &report["trace"]["not_drawn"]] {
+            let missing: BTreeMap<String, u64> = serde_json::from_value(not_drawn.clone()).unwrap();
+            let missing: Vec<&String> = missing.keys().filter(|why| !why.contains("as chosen")).collect();
+            assert!(missing.is_empty(), "{arguments:?}: {missing:?}");
+        }
+        let trace = folder.join(index["files"][0]["name"].as_str().unwrap());
+        for processor in TraceProcessor::all("arguments and arrows of a profiler") {
+            let [args, arrows] = processor.queries(&trace, [ARGUMENTS, ARROWS]);
+            let mut args: Vec<Json> = args.into_iter().map(Json::from).collect();
+            args.sort_by_key(|row| (names(row), row[0] == "MmBackward0", row.to_string()));
+            let is_shown = |row: &&Json| has_args && !(names(row) && arguments.contains(&"kernels"));
+            let wanted: Vec<&Json> = of_rank.iter().filter(is_shown).flat_map(|row| [row, row]).collect();
+            assert_eq!(args.iter().collect::<Vec<_>>(), wanted, "{arguments:?} {}", processor.version());
+            let arrow = vec![json!("aten::mm"), json!("MmBackward0")];
+            assert_eq!(arrows, vec![arrow; if has_arrows { 2 } else { 0 }], "{arguments:?}");
         }
     }
 }
