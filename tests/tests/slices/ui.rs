@@ -7,11 +7,11 @@ use std::fs;
 
 /// Of each rank: threads, then GPUs with their streams in order, copies, allocations, and the memory they add up to.
 const TREE: &str = "\
-rank 0 (gpu000) 1
-  main 1
-    main 1
-  thread 400001 4
-    thread 400001 4
+rank 0 (gpu000) 4000
+  main 4000
+    main 4000
+  thread 400001 400001
+    thread 400001 400001
   GPU 0
     Stream 2
     Stream 3
@@ -27,11 +27,11 @@ rank 0 (gpu000) 1
     Stream 2
     Stream 3
   allocations
-rank 1 (gpu001) 2
-  main 2
-    main 2
-  thread 401001 6
-    thread 401001 6
+rank 1 (gpu001) 4010
+  main 4010
+    main 4010
+  thread 401001 401001
+    thread 401001 401001
   GPU 0
     Default Stream
     Stream 2

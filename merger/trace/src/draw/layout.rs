@@ -170,7 +170,8 @@ impl Tracks<'_> {
         match place {
             TrackPlace::Thread(thread) => match self.names.threads.at(thread) {
                 Some(thread) => {
-                    let name = non_empty(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
+                    let name = non_empty(own_name(&thread.name, thread.tid));
+                    let name = name.unwrap_or_else(|| format!("thread {}", thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
@@ -202,6 +203,31 @@ impl Tracks<'_> {
                 }
                 None => ("unknown counter".to_owned(), counter(""), None),
             },
+        }
+    }
+}
+
+/// Returns the name of a thread without its number, which readers show themselves: `python` for `thread 21966 (python)`,
+/// as the PyTorch profiler writes it.
+fn own_name(name: &str, tid: i64) -> &str {
+    let inner = name.strip_prefix(&format!("thread {tid} (")).and_then(|rest| rest.strip_suffix(')'));
+    inner.filter(|inner| !inner.is_empty()).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_threads_do_not_repeat_their_number() {
+        for (name, wanted) in [
+            ("thread 7 (python)", "python"),
+            ("thread 7 (pt (main))", "pt (main)"),
+            ("thread 8 (python)", "thread 8 (python)"),
+            ("thread 7 ()", "thread 7 ()"),
+            ("autograd", "autograd"),
+        ] {
+            assert_eq!(own_name(name, 7), wanted);
         }
     }
 }
