@@ -147,7 +147,7 @@ fn arguments_and_flows_of_real_traces_are_drawn() {
         fs::create_dir(&drawn).unwrap();
         let _ = rpd_merge().args(["--format", "perfetto", "-o"]).arg(&drawn).arg(file).run().success();
         let Some(processor) = TraceProcessor::all("arguments of real traces").pop() else { return };
-        // Of names that the trace has from columns too, a slice has two annotations.
+        // A name is counted once for each slice, even if the slice has it twice.
         let count = "SELECT name, count(*) FROM (SELECT DISTINCT s.id, substr(a.key, 7) AS name FROM slice s
             JOIN args a USING (arg_set_id) WHERE a.key LIKE 'debug.%') GROUP BY 1";
         let arrows =

@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// What a trace shows of [`kineto`]: arguments by slice, and the ends of arrows between operators.
+/// Arguments of each slice in a trace of [`kineto`], and the ends of arrows between operators.
 const ARGUMENTS: &str = "SELECT s.name, substr(a.key, 7), coalesce(a.string_value, a.int_value) FROM slice s
     JOIN args a USING (arg_set_id) WHERE a.key IN ('debug.External id', 'debug.Input Dims', 'debug.Sequence number',
     'debug.Fwd thread id', 'debug.correlation') ORDER BY s.ts, s.id, 2";

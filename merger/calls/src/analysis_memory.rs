@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct AnalysisMemory {
     /// Memory of the merge rank, bytes: `--memory`.
     pub limit: u64,
-    /// What it uses for other things, bytes.
+    /// Memory that the rank uses for other things, bytes.
     pub other: u64,
 }
 

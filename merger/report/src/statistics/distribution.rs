@@ -159,9 +159,9 @@ fn write_pieces<S: Serializer>(pieces: &[Vec<i64>], serializer: S) -> Result<S::
 
 /// Reads the values as one piece.
 fn read_pieces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<i64>>, D::Error> {
-    struct Values;
+    struct ValueBytes;
 
-    impl Visitor<'_> for Values {
+    impl Visitor<'_> for ValueBytes {
         type Value = Vec<Vec<i64>>;
 
         fn expecting(&self, f: &mut Formatter<'_>) -> FmtResult {
@@ -182,7 +182,7 @@ fn read_pieces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<i64
         }
     }
 
-    deserializer.deserialize_bytes(Values)
+    deserializer.deserialize_bytes(ValueBytes)
 }
 
 /// Selects the percentiles by their ranks; each selection leaves larger values behind it.

@@ -30,7 +30,7 @@ impl ExtdataArgs {
 
 /// The parts of an extdata that are drawn.
 #[derive(Deserialize)]
-struct Extdata<'a> {
+struct DrawnExtdata<'a> {
     #[serde(borrow, default)]
     message: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -52,8 +52,8 @@ pub(super) fn parse_extdata(
     let text = lossy(extdata, mended);
     // serde would read the elements of an array as struct fields.
     let object = Some(&*text).filter(|text| text.trim_start().starts_with('{'));
-    let parsed = object.and_then(|text| serde_json::from_str::<Extdata<'_>>(text).ok());
-    let Some(Extdata { message, args: members }) = parsed else { return none };
+    let parsed = object.and_then(|text| serde_json::from_str::<DrawnExtdata<'_>>(text).ok());
+    let Some(DrawnExtdata { message, args: members }) = parsed else { return none };
     let message = message.map_or(TextId(0), |message| dictionary.texts.add(&message));
     let members = members.map(RawValue::get).filter(|members| members.starts_with('{'));
     let (Some(members), Some((all, texts))) = (members, args) else { return (message, (0, 0)) };
