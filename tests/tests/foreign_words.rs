@@ -69,7 +69,7 @@ fn copies_keep_their_names_and_kernels_without_sizes_show_none() {
     );
     let slices = drawn(&output, &folder.path().join("trace.json.gz"));
     let args = |name: &str| slices.iter().find(|slice| slice["name"] == name).unwrap()["args"].clone();
-    assert_eq!((&args("sized")["grid"], &args("sized")["workgroup"]), (&json!("8,4,1"), &json!("256,1,1")));
+    assert_eq!((&args("sized")["grid"], &args("sized")["workgroup"]), (&json!("[8,4,1]"), &json!("256,1,1")));
     for name in ["bare", "Memset (Device)"] {
         assert!(args(name).get("grid").is_none() && args(name).get("workgroup").is_none(), "{}", args(name));
     }
