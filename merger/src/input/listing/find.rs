@@ -1,6 +1,7 @@
 //! Lists the files to merge from the paths on the command line.
 
 use crate::input::listing::other_users::{closed_run, runs_of_others};
+use crate::input::listing::package;
 use crate::input::path_text;
 use crate::job_user::output_root;
 use crate::partial_output::made_by_merge::is_merge;
@@ -95,6 +96,10 @@ pub(super) fn search(
         }
         let kind = fs::metadata(input)
             .map_err(|e| Failure::input(format!("cannot read {}: {e}; check the path", input.display())))?;
+        if let Some(index) = package::index_of(input, kind.is_dir()) {
+            files.extend(package::listed_files(&index)?.into_iter().map(|file| (file, true)));
+            continue;
+        }
         if !kind.is_dir() {
             files.push((input.clone(), true));
             continue;

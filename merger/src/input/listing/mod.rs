@@ -4,6 +4,7 @@ mod counter_pass;
 mod find;
 mod original_names;
 pub(super) mod other_users;
+mod package;
 pub(crate) mod translate;
 mod unused;
 mod wait;
