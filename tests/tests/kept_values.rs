@@ -41,7 +41,7 @@ fn json_of_args(texts: &[&str]) -> (Database, Vec<String>, i64) {
     });
     let found = database.rows("SELECT extdata FROM rocpd_arg WHERE name = 'mine' ORDER BY position");
     let found = found.into_iter().map(|row| row[0].trim_matches('\'').to_owned()).collect();
-    let stream = database.number("SELECT id FROM rocpd_info_stream WHERE name = 'mine 3'");
+    let stream = database.number("SELECT id FROM rocpd_info_stream WHERE name = 'rank 1 mine 3'");
     assert!(stream > 3);
     (database, found, stream)
 }

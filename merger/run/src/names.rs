@@ -9,6 +9,9 @@ use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+/// Member of `extdata.rpd` with the name that an input recorded for a thread, queue or stream. A merge of several ranks
+/// puts the rank in front of the name itself.
+pub const RECORDED_NAME: &str = "recorded_name";
 /// Maximum number of rows of one of these tables in a unit.
 const MAX_ROWS: usize = 1 << 22;
 /// Maximum number of characters in the name of a queue or stream.
@@ -145,9 +148,11 @@ impl UnitNames {
     /// If rows cannot be read.
     pub fn read(tables: &RunTables, unit: &RowUnit) -> Result<UnitNames, Failure> {
         Ok(UnitNames {
-            threads: read_rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| TracedThread {
-                tid: row.int("tid").unwrap_or(0),
-                name: row.text("name"),
+            threads: read_rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name", "extdata"], |row| {
+                TracedThread {
+                    tid: row.int("tid").unwrap_or(0),
+                    name: row.recorded_name(&json_object(row.value("extdata"))),
+                }
             })?,
             agents: read_rows(tables, unit, rocpd::INFO_AGENT, AGENT_COLUMNS, read_agent)?,
             queues: read_lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
@@ -226,6 +231,15 @@ impl<'a> Row<'a> {
         text(self.value(column))
     }
 
+    /// Returns the name as recorded, which a merge of several ranks stores in `extdata`.
+    fn recorded_name(&self, extdata: &Map<String, Json>) -> String {
+        match extdata.get("rpd").and_then(|stored| stored.get(RECORDED_NAME)) {
+            Some(Json::String(name)) => name.clone(),
+            Some(Json::Null) => String::new(),
+            _ => self.text("name"),
+        }
+    }
+
     fn id(&self) -> i64 {
         self.rows.keys.get(self.at)
     }
@@ -269,7 +283,7 @@ fn read_lanes(
         let extdata = json_object(row.value("extdata"));
         let original = extdata.get("rpd").and_then(|stored| stored.get("id")).and_then(Json::as_i64);
         let handle = original.unwrap_or(row.id());
-        QueueLane { handle, name: row.text("name"), process: row.int("pid") }
+        QueueLane { handle, name: row.recorded_name(&extdata), process: row.int("pid") }
     })?;
     name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), noun);
     Ok(lanes)

@@ -52,6 +52,8 @@ pub(crate) struct SurveyedInputs {
     pub(crate) clocks: RecordedClocks,
     /// Memory that is held until the merge ends.
     pub(crate) memory: HeldMemory,
+    /// Whether several ranks are merged.
+    pub(crate) has_several_ranks: bool,
     /// Planned size of the output.
     pub(crate) content: PlannedContent,
 }
@@ -71,6 +73,7 @@ impl SurveyedInputs {
             strings: DistinctStrings::default(),
             clocks: RecordedClocks::default(),
             memory: HeldMemory::default(),
+            has_several_ranks: plan.ranks.seen.len() > 1,
             content: PlannedContent::default(),
         }
     }

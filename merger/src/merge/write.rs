@@ -64,6 +64,12 @@ pub(crate) fn row_maker<'a>(
 ) -> RowMaker<'a> {
     let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
     let nodes = &agreed.findings.nodes;
-    let job = RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes, keep };
+    let job = RowContext {
+        schema: &inputs.schema,
+        clocks: &agreed.clocks,
+        nodes,
+        keep,
+        names_ranks: inputs.has_several_ranks,
+    };
     RowMaker { job, surveys: &inputs.surveys, bases: &agreed.numbering.bases, strings: &agreed.strings }
 }

@@ -13,6 +13,7 @@ pub(crate) mod place;
 pub(crate) mod planned_size;
 pub(crate) mod processes;
 pub(crate) mod provenance;
+mod rank_names;
 pub(crate) mod row_context;
 pub(crate) mod rows;
 pub(crate) mod seal;

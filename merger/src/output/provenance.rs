@@ -9,6 +9,7 @@ use crate::number::{ReplacedValues, SourceMap};
 use crate::output::row_context::RowContext;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{StoredTableSet, redact_extdata, redacted_command, redacted_environment};
+use rpd_run::RECORDED_NAME;
 use rpd_shard::Shard;
 use rpd_shard::model::{
     Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
@@ -93,7 +94,12 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     let merged = rows.keys.clone();
     edit_extdata(rows, |i, extdata| {
         if keys.get(i) != merged.get(i) {
-            extdata.entry("rpd").or_insert(json!({ "id": keys.get(i) }));
+            let noted = extdata.entry("rpd").or_insert_with(|| json!({}));
+            if let Some(noted) = noted.as_object_mut()
+                && noted.keys().all(|key| key == RECORDED_NAME)
+            {
+                noted.insert("id".to_owned(), json!(keys.get(i)));
+            }
         }
     });
 }

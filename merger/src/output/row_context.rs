@@ -16,4 +16,6 @@ pub(crate) struct RowContext<'a> {
     pub nodes: &'a JobNodes,
     /// Selection of recorded environment variables that are kept.
     pub keep: Keep<'a>,
+    /// Whether names of threads, queues and streams begin with their rank: several ranks are merged.
+    pub names_ranks: bool,
 }

@@ -4,6 +4,7 @@ use super::block_rows::{TakeMadeRows, TakeMergedRows, take_block, take_joined_bl
 use super::loaded_strings::LoadedStrings;
 use super::piece_rows::PieceRows;
 use super::provenance;
+use super::rank_names;
 use super::row_context::RowContext;
 use super::written_rows::WrittenRows;
 use crate::input::survey::InputSurvey;
@@ -43,7 +44,10 @@ impl RowMaker<'_> {
         let map = self.source_map(part, loaded.maps.get(source.string_table).unwrap_or(&no_strings));
         let mut replaced = ReplacedValues::new();
         let mut stand_ins = BTreeMap::new();
-        let mut count = |rows: Rows<Merged>| {
+        let mut count = |mut rows: Rows<Merged>| {
+            if self.job.names_ranks {
+                rank_names::add_ranks(&mut rows, &survey.input, &map);
+            }
             written.count(rows.id(), rows.len as u64);
             take(rows)
         };

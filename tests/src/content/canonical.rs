@@ -66,6 +66,16 @@ fn is_made_up(table: &str, column: &str) -> bool {
     }
 }
 
+/// The name of a row that an input recorded, where a merge put the rank in front of it.
+fn recorded_name(row: &BTreeMap<String, Value>) -> Option<Value> {
+    let Some(Value::Text(extdata)) = row.get("extdata") else { return None };
+    let extdata: JsonCell = serde_json::from_str(extdata).ok()?;
+    Some(match extdata.get("rpd")?.get("recorded_name")? {
+        JsonCell::String(name) => Value::Text(name.clone()),
+        _ => Value::Null,
+    })
+}
+
 /// The content of all rows.
 pub fn content(tables: &ContentTables) -> DatabaseContent {
     let reader = Reader::new(tables);
@@ -164,8 +174,10 @@ impl<'a> Reader<'a> {
 
     fn make(&self, table: &str, row: &BTreeMap<String, Value>, depth: Depth) -> String {
         let native = self.is_native(table, row);
+        let recorded_name = recorded_name(row);
         let mut out = String::new();
         for (column, value) in row {
+            let value = recorded_name.as_ref().filter(|_| column == "name").unwrap_or(value);
             let unnamed = match column.as_str() {
                 "stack_id" | "parent_stack_id" => true,
                 "event_id" => depth == Depth::WithoutEvent,

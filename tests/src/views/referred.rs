@@ -22,12 +22,15 @@ const OWNER: &str = "(SELECT coalesce(node.hostname, '') || ' ' || proc.pid FROM
      LEFT JOIN rocpd_info_node node ON node.id = proc.nid AND node.guid = proc.guid
     WHERE proc.id = x.pid AND proc.guid = x.guid)";
 
+/// A queue or stream by its process and the name that an input recorded.
+const RECORDED: &str = "OWNER || ' ' || coalesce(json_extract(extdata, '$.rpd.recorded_name'), name, '')";
+
 /// Guid, id and words of the rows of each table but events.
 const WORDS: [(ReferredTable, &str, &str); 8] = [
     (ReferredTable::Node, "rocpd_info_node", "coalesce(hostname, '') || ' ' || machine_id"),
     (ReferredTable::Agent, "rocpd_info_agent", "OWNER || ' agent ' || absolute_index || type || ' ' || name"),
-    (ReferredTable::Queue, "rocpd_info_queue", "OWNER || ' ' || coalesce(name, '')"),
-    (ReferredTable::Stream, "rocpd_info_stream", "OWNER || ' ' || coalesce(name, '')"),
+    (ReferredTable::Queue, "rocpd_info_queue", RECORDED),
+    (ReferredTable::Stream, "rocpd_info_stream", RECORDED),
     (
         ReferredTable::CodeObject,
         "rocpd_info_code_object",

@@ -77,6 +77,7 @@ fn treated(words: &RowDescriptions, guid: &str, treatment: ColumnTreatment, valu
             json(text, "stream_id", &|_| String::new())
         }
         (ColumnTreatment::Provenance, ValueRef::Text(text)) => without_provenance(text),
+        (ColumnTreatment::NameWithRank, ValueRef::Text(text)) => without_rank(text),
         _ => verbatim(value),
     }
 }
@@ -89,6 +90,16 @@ fn without_provenance(text: &[u8]) -> String {
     match entries.remove("rpd") {
         Some(_) => format!("{:?}", JsonCell::Object(entries).to_string()),
         None => verbatim(ValueRef::Text(text)),
+    }
+}
+
+/// A name without the rank that a merge puts in front of it; NULL for an empty name.
+fn without_rank(text: &[u8]) -> String {
+    let name = String::from_utf8_lossy(text);
+    let ranked = name.strip_prefix("rank ").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    match ranked.map_or(&*name, str::trim_start) {
+        "" => verbatim(ValueRef::Null),
+        name => format!("{name:?}"),
     }
 }
 

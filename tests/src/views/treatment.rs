@@ -20,9 +20,11 @@ pub(super) enum ColumnTreatment {
     StreamOfArgument,
     /// JSON to which a merge adds, under `rpd`, where the row comes from.
     Provenance,
+    /// A name in front of which a merge of several ranks puts the rank.
+    NameWithRank,
 }
 
-use ColumnTreatment::{LeftOut, LineInfo, Provenance, Row, Stack, StreamOfArgument};
+use ColumnTreatment::{LeftOut, LineInfo, NameWithRank, Provenance, Row, Stack, StreamOfArgument};
 use ReferredTable::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
 
 /// Columns of all views of a kind of event.
@@ -36,7 +38,9 @@ const EVENTS: [(&str, ColumnTreatment); 7] = [
     ("line_info", LineInfo),
 ];
 
-const KERNELS: [(&str, ColumnTreatment); 9] = [
+const KERNELS: [(&str, ColumnTreatment); 11] = [
+    ("queue", NameWithRank),
+    ("stream", NameWithRank),
     ("id", LeftOut),
     ("guid", LeftOut),
     ("nid", Row(Node)),
@@ -48,7 +52,9 @@ const KERNELS: [(&str, ColumnTreatment); 9] = [
     ("parent_stack_id", Stack),
 ];
 
-const MEMORY: [(&str, ColumnTreatment); 7] = [
+const MEMORY: [(&str, ColumnTreatment); 9] = [
+    ("queue_name", NameWithRank),
+    ("stream_name", NameWithRank),
     ("id", LeftOut),
     ("guid", LeftOut),
     ("nid", Row(Node)),
@@ -87,7 +93,7 @@ const TREATMENTS: [(&str, &[(&str, ColumnTreatment)]); 19] = [
         ],
     ),
     ("processes", &[("guid", LeftOut), ("nid", Row(Node))]),
-    ("threads", &[("guid", LeftOut), ("nid", Row(Node))]),
+    ("threads", &[("guid", LeftOut), ("nid", Row(Node)), ("name", NameWithRank)]),
     ("regions", &EVENTS),
     ("samples", &EVENTS),
     ("sample_regions", &EVENTS),
@@ -122,6 +128,7 @@ const TREATMENTS: [(&str, &[(&str, ColumnTreatment)]); 19] = [
             ("event_id", LeftOut),
             ("stream_id", LeftOut),
             ("nid", LeftOut),
+            ("stream_name", NameWithRank),
             ("extdata", Provenance),
         ],
     ),

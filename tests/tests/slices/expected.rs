@@ -38,6 +38,9 @@ pub(crate) struct Drawing {
     pub(crate) last: BTreeMap<String, i64>,
 }
 
+/// The name of a thread or stream that its input recorded: tracks are below one with the rank.
+const RECORDED: &str = "iif(json_type(extdata, '$.rpd.recorded_name') IS NULL, name, json_extract(extdata, '$.rpd.recorded_name'))";
+
 /// The names of tracks by process and thread, and all rows with a time in one table.
 const PREPARE: &str = r#"
 CREATE TEMP TABLE process AS SELECT p.id, CASE
@@ -46,7 +49,7 @@ CREATE TEMP TABLE process AS SELECT p.id, CASE
     ELSE 'rank ' || json_extract(p.extdata, '$.rpd.rank')
         || iif(json_extract(p.extdata, '$.rpd.worker'), ' worker', '') || ' (' || n.hostname || ')' END AS name
   FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid;
-CREATE TEMP TABLE thread AS SELECT id, coalesce(nullif(name, ''), 'thread ' || tid) AS name FROM rocpd_info_thread;
+CREATE TEMP TABLE thread AS SELECT id, coalesce(nullif(RECORDED, ''), 'thread ' || tid) AS name FROM rocpd_info_thread;
 CREATE TEMP TABLE agent AS SELECT id, type = 'GPU' AS gpu,
     iif(type = 'GPU', 'GPU', 'CPU') || ' ' || coalesce(type_index, logical_index, absolute_index)
     || coalesce(' (' || coalesce(json_extract(extdata, '$.rpd.pci'),
@@ -55,8 +58,8 @@ CREATE TEMP TABLE agent AS SELECT id, type = 'GPU' AS gpu,
             (json_extract(extdata, '$.location_id') >> 3) & 31, json_extract(extdata, '$.location_id') & 7), NULL))
         || ')', '') || '/' AS name FROM rocpd_info_agent;
 CREATE TEMP TABLE stream AS WITH called AS (SELECT id, pid, coalesce(json_extract(extdata, '$.rpd.id'), id) AS number,
-      CASE WHEN coalesce(name, '') = '' THEN 'stream ' || (row_number() OVER (PARTITION BY pid ORDER BY id) - 1)
-        WHEN name LIKE '%stream%' THEN name ELSE 'stream ' || name END AS name FROM rocpd_info_stream)
+      CASE WHEN coalesce(RECORDED, '') = '' THEN 'stream ' || (row_number() OVER (PARTITION BY pid ORDER BY id) - 1)
+        WHEN RECORDED LIKE '%stream%' THEN RECORDED ELSE 'stream ' || RECORDED END AS name FROM rocpd_info_stream)
   SELECT id, name || iif(count(*) OVER (PARTITION BY pid, name) > 1, ' [' || number || ']', '') AS name FROM called;
 CREATE TEMP TABLE event AS SELECT e.id, c.string AS category, coalesce(e.stack_id, 0) AS stack,
     nullif(json_extract(e.extdata, '$.message'), '') AS message, e.call_stack,
@@ -136,7 +139,7 @@ const JOINT: &str =
 impl Drawing {
     /// Reads what there is in a merged database.
     pub(crate) fn of(database: &Database) -> Drawing {
-        database.connection.execute_batch(PREPARE).unwrap();
+        database.connection.execute_batch(&PREPARE.replace("RECORDED", RECORDED)).unwrap();
         let mut drawing = Drawing::default();
         each(database, SPANS, |row| {
             let (start, end) = (row.get(2)?, row.get(3)?);

@@ -67,7 +67,9 @@ SELECT stack.api_id, c.op_id FROM copied c
 
 CREATE TEMP TABLE stream (id INTEGER PRIMARY KEY, shown TEXT NOT NULL);
 INSERT INTO stream
-SELECT id, coalesce(iif(json_valid(extdata), json_extract(extdata, '$.rpd.stream'), NULL), name, '') FROM temp.info_stream;
+SELECT id, coalesce(iif(json_valid(extdata), json_extract(extdata, '$.rpd.stream'), NULL),
+                    iif(json_valid(extdata) AND json_type(extdata, '$.rpd.recorded_name') IS NOT NULL,
+                        json_extract(extdata, '$.rpd.recorded_name'), name), '') FROM temp.info_stream;
 
 CREATE TEMP TABLE first_dispatch (api_id INTEGER PRIMARY KEY, op_id INTEGER NOT NULL, dispatches INTEGER NOT NULL);
 INSERT INTO first_dispatch
