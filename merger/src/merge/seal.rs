@@ -60,6 +60,9 @@ pub(super) fn seal(
     seal::count_shared_rows(&mut written, shared_rows);
     let counts = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
     (report.rows, report.placeholders, report.replaced) = (counts.rows, counts.placeholders, counts.replaced);
+    if report.is_database {
+        report.note_optiq(sets.all.len(), counts.high_agents);
+    }
     if comm.rank() == 0 {
         let communicators = agreed.communicators.as_ref();
         let metadata = metadata(plan, report, &agreed.clocks, &agreed.findings, communicators);

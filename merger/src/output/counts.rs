@@ -27,6 +27,8 @@ pub(crate) struct RowAccounts {
     pub rows: Vec<RowCount>,
     /// Placeholder rows of each table.
     pub placeholders: Vec<RowCount>,
+    /// Allocations at agents with numbers above 255.
+    pub high_agents: u64,
     /// Table, column, and number of replaced values.
     pub replaced: Vec<(String, String, u64)>,
 }
@@ -65,6 +67,7 @@ pub(crate) fn compare_counts(
         accounts,
         rows: row_counts(schema, &all.rows),
         placeholders: row_counts(schema, &all.placeholders),
+        high_agents: all.high_agents,
         replaced: all.replaced.into_iter().map(named).collect(),
     })
 }

@@ -48,7 +48,7 @@ impl RowMaker<'_> {
             if self.job.names_ranks {
                 rank_names::add_ranks(&mut rows, &survey.input, &map);
             }
-            written.count(rows.id(), rows.len as u64);
+            written.count_rows(&rows);
             take(rows)
         };
         match (piece, &survey.input) {
