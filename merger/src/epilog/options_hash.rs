@@ -23,10 +23,11 @@ pub(super) fn hash_options(args: &MergeArgs) -> String {
 }
 
 /// Returns names and values of the options that affect the output, in a fixed order.
-fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 22] {
+fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 23] {
     let MergeArgs {
         share,
         layout,
+        package,
         format,
         environment,
         verify,
@@ -72,6 +73,7 @@ fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 22] {
     [
         ("share", choice(Some(share))),
         ("layout", choice(Some(layout))),
+        ("package", switch(*package)),
         ("format", choice(format.as_ref())),
         ("environment", text(environment.as_ref().map(|names| names.join(",")))),
         ("verify", switch(*verify)),

@@ -5,6 +5,7 @@ use crate::input::listing::{
 };
 use crate::input::plan::output_of;
 use crate::options::MergeArgs;
+use crate::output::package_index;
 use crate::output::size_limit::SizeLimit;
 use crate::partial_output::made_by_merge::unfinished_run;
 use crate::summary::clock_plot::check_place;
@@ -58,6 +59,9 @@ impl MergeJob {
         let clock_file = clock_file.map_err(|error| Failure::usage(error.to_string()))?;
         if let Some(plot) = &args.clock_plot {
             check_place(plot, &output, args.force)?;
+        }
+        if args.package {
+            package_index::check_place(&output)?;
         }
         let limit = SizeLimit::of(args, &files);
         let replaces_run = if args.force || args.dry_run { None } else { unfinished_run(&output) };

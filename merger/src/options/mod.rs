@@ -109,7 +109,8 @@ pub enum InspectCommand {
 /// Arguments of a merge.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MergeArgs {
-    /// Run folders, shards, RocPD databases, .rpd files, rocprofv3 JSON, Perfetto traces, omnistat CSV, or folders of them
+    /// Run folders, shards, RocPD databases, .rpd files, rocprofv3 JSON, Perfetto traces, omnistat CSV, index.yaml of AMD's
+    /// packages, or folders of them
     /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
@@ -123,6 +124,10 @@ pub struct MergeArgs {
     /// How processes are distributed over tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub layout: TableLayout,
+    /// Also write index.yaml beside the database, by which AMD's tools open it as a package; for a package folder, give
+    /// -o NAME.rpdb/NAME.db
+    #[arg(long, conflicts_with = "dry_run")]
+    pub package: bool,
     /// Format of the output [default: rocpd; perfetto with an option that splits or opens a trace]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<OutputFormat>,

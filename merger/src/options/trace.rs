@@ -102,6 +102,10 @@ impl MergeArgs {
             let why = "--layout partitioned is one of RocPD databases; leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
+        if self.package && self.output_format() != OutputFormat::Rocpd {
+            let why = "--package lists a RocPD database; leave it out, or --format";
+            return Err(Failure::usage(why.to_owned()));
+        }
         let whole = self.trace_request()?.filter(|order| order.split == TraceSplit::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
             (Some(order), Some(output)) => order.refuse_name_of_database(output),

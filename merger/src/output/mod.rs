@@ -7,6 +7,7 @@ pub(crate) mod encode;
 pub(crate) mod index;
 pub(crate) mod legacy;
 pub(crate) mod loaded_strings;
+pub(crate) mod package_index;
 pub(crate) mod piece_reader;
 pub(crate) mod piece_rows;
 pub(crate) mod place;

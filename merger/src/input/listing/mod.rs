@@ -15,6 +15,7 @@ pub(crate) use find::{
     has_no_input, hold, is_shard, is_text, shards_in,
 };
 pub(crate) use original_names::OriginalNames;
+pub(crate) use package::INDEX_NAME;
 pub(crate) use translate::{TRANSLATED, TranslatedFolder, TranslationNotes};
 pub(crate) use unused::{UnusedFile, UnusedFiles, UnusedKind, find_all};
 pub(crate) use wait::wait_for_shards;
