@@ -46,6 +46,7 @@ mod native_args;
 mod odd_databases;
 mod one_axis;
 mod one_time;
+mod optiq;
 mod other_formats;
 mod output_forms;
 mod perfetto_packets;
