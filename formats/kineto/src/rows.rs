@@ -208,7 +208,8 @@ impl<'s> EventRows<'s> {
         let times = (LocalNs(start), LocalNs(end));
         let key = match kind {
             SpanKind::Region | SpanKind::OnStream => {
-                let thread = self.known.threads.of(event.pid, event.tid)?;
+                let is_stream = kind == SpanKind::OnStream;
+                let thread = self.known.threads.of(event.pid, event.tid, is_stream)?;
                 let name = self.name(event)?;
                 let key = self.event(event, category, stack, None)?;
                 let row = RegionRow {
@@ -280,7 +281,7 @@ impl<'s> EventRows<'s> {
         if event.name == MEMORY {
             return self.memory(event, time);
         }
-        let thread = self.known.threads.of(event.pid, event.tid)?;
+        let thread = self.known.threads.of(event.pid, event.tid, false)?;
         let category = self.category(event)?;
         let track = self.track(Some(thread), category)?;
         let name = unescape(event.name);

@@ -58,6 +58,8 @@ enum ListedThread {
         spot: ThreadSpot,
         pid: OwnedPlace,
         tid: OwnedPlace,
+        /// Whether it is a stream of a GPU.
+        is_stream: bool,
     },
 }
 
@@ -119,9 +121,14 @@ impl ThreadList {
         own.or_else(first).map(String::as_str)
     }
 
-    /// Returns the thread of a host span.
+    /// Returns the thread of a span; if `is_stream`, that of annotations on a stream of a GPU.
     #[inline]
-    pub(crate) fn of(&mut self, pid: EventPlace<'_>, tid: EventPlace<'_>) -> Result<ThreadKey, RowError> {
+    pub(crate) fn of(
+        &mut self,
+        pid: EventPlace<'_>,
+        tid: EventPlace<'_>,
+        is_stream: bool,
+    ) -> Result<ThreadKey, RowError> {
         let spot = (PlaceKey::of(pid), PlaceKey::of(tid));
         match self.last {
             Some((last, thread)) if last == spot => return Ok(thread),
@@ -129,7 +136,7 @@ impl ThreadList {
         }
         let thread = match self.keys.get(&spot) {
             Some(thread) => *thread,
-            None => self.new_thread(spot, pid, tid)?,
+            None => self.new_thread(spot, pid, tid, is_stream)?,
         };
         self.last = Some((spot, thread));
         Ok(thread)
@@ -140,6 +147,7 @@ impl ThreadList {
         spot: ThreadSpot,
         pid: EventPlace<'_>,
         tid: EventPlace<'_>,
+        is_stream: bool,
     ) -> Result<ThreadKey, RowError> {
         let words = [pid, tid].map(|place| if let EventPlace::Word(word) = place { word.len() } else { 0 });
         let words: usize = words.iter().sum();
@@ -148,7 +156,7 @@ impl ThreadList {
         }
         self.word_bytes += words;
         let (pid, tid) = (OwnedPlace::of(pid), OwnedPlace::of(tid));
-        list(&mut self.keys, &mut self.listed, spot, ListedThread::Listed { spot, pid, tid })
+        list(&mut self.keys, &mut self.listed, spot, ListedThread::Listed { spot, pid, tid, is_stream })
     }
 
     /// Returns the placeholder for the thread that launched GPU work, which the file does not state.
@@ -176,7 +184,7 @@ impl ThreadList {
         thread: &ListedThread,
         made_up: &mut i64,
     ) -> Result<(), WriteError> {
-        let ListedThread::Listed { spot, pid, tid } = thread else {
+        let ListedThread::Listed { spot, pid, tid, is_stream } = thread else {
             return out.row(SOURCE, &thread_row(0, Some(UNKNOWN.as_bytes()))).map(drop);
         };
         let is_own = match pid {
@@ -191,7 +199,7 @@ impl ThreadList {
         let name = match (own, self.names.get(spot)) {
             (Some(_), Some(name)) => Some(String::from_utf8_lossy(name).into_owned()),
             (Some(_), None) => None,
-            (None, name) => Some(made_up_name(pid, tid, name.map(|name| &**name))),
+            (None, name) => Some(made_up_name(pid, tid, name.map(|name| &**name), *is_stream)),
         };
         let tid = own.unwrap_or_else(|| {
             *made_up += 1;
@@ -205,18 +213,52 @@ fn thread_row(tid: i64, name: Option<&[u8]>) -> ThreadRow<'_> {
     ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None }
 }
 
-/// Returns the name of a thread that no process has: a stream of a GPU, or a word of the profiler.
-fn made_up_name(pid: &OwnedPlace, tid: &OwnedPlace, name: Option<&[u8]>) -> String {
-    let thread = match (name, tid) {
-        (Some(name), _) => String::from_utf8_lossy(name),
-        (None, tid) => tid.text(),
-    };
-    let process = match pid {
-        OwnedPlace::Number(gpu) if thread.starts_with("stream") => Cow::Owned(format!("GPU {gpu}")),
-        pid => pid.text(),
-    };
-    match format!("{process} {thread}").trim() {
-        "" => "(unnamed)".to_owned(),
-        name => name.to_owned(),
+/// Returns the name of a thread that the system does not have: a stream of a GPU, or a word of the profiler.
+fn made_up_name(pid: &OwnedPlace, tid: &OwnedPlace, name: Option<&[u8]>, is_stream: bool) -> String {
+    let name =
+        name.map(|name| String::from_utf8_lossy(name).trim().to_owned()).filter(|name| !name.is_empty());
+    match (pid, tid, name) {
+        // GPUs have the numbers of processes here, and their streams those of threads.
+        (OwnedPlace::Number(gpu), _, Some(name)) if name.starts_with("stream") => {
+            format!("annotations of GPU {gpu} {name}")
+        }
+        (OwnedPlace::Number(gpu), _, Some(name)) if name == format!("Device {gpu}") => {
+            format!("annotations of GPU {gpu}")
+        }
+        (OwnedPlace::Number(gpu), OwnedPlace::Number(stream), None) if is_stream => {
+            format!("annotations of GPU {gpu} stream {stream}")
+        }
+        // No process has the number 0.
+        (OwnedPlace::Number(0), _, Some(name)) => format!("{name} of an unknown process"),
+        (OwnedPlace::Number(pid), OwnedPlace::Number(tid), None) => format!("thread {tid} of process {pid}"),
+        (OwnedPlace::None, OwnedPlace::None, None) => "unknown thread".to_owned(),
+        (pid, tid, name) => {
+            let thread = name.unwrap_or_else(|| tid.text().into_owned());
+            let name = format!("{} {thread}", pid.text()).trim().to_owned();
+            if name.is_empty() { "marks of the profiler".to_owned() } else { name }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_no_process_are_named_by_their_content() {
+        let word = |text: &str| OwnedPlace::Word(text.as_bytes().into());
+        let number = OwnedPlace::Number;
+        for (pid, tid, name, wanted) in [
+            (number(2), number(7), Some("stream 7 "), "annotations of GPU 2 stream 7"),
+            (number(1), number(-1), Some("Device 1"), "annotations of GPU 1"),
+            (number(0), number(0), Some("thread 0 (python3)"), "thread 0 (python3) of an unknown process"),
+            (number(57), number(60), None, "thread 60 of process 57"),
+            (word("Spans"), word("PyTorch Profiler"), None, "Spans PyTorch Profiler"),
+            (word(""), word(""), None, "marks of the profiler"),
+            (OwnedPlace::None, OwnedPlace::None, None, "unknown thread"),
+        ] {
+            assert_eq!(made_up_name(&pid, &tid, name.map(str::as_bytes), false), wanted);
+        }
+        assert_eq!(made_up_name(&number(2), &number(7), None, true), "annotations of GPU 2 stream 7");
     }
 }

@@ -115,7 +115,7 @@ fn a_kernel_is_a_dispatch_joined_to_its_call() {
         .map(|c| text_of(contents.referred(copy, c, rocpd::INFO_AGENT), "type"));
     assert_eq!(ends, ["GPU", "CPU"]);
     let names: Vec<_> = contents.rows(rocpd::INFO_THREAD).iter().map(|row| row["name"].clone()).collect();
-    assert!(names.contains(&OwnedValue::Text(b"2 7"[..].into())), "{names:?}");
+    assert!(names.contains(&OwnedValue::Text(b"annotations of GPU 2 stream 7"[..].into())), "{names:?}");
 }
 
 fn text_of(row: &shard::Row, column: &str) -> String {
