@@ -80,10 +80,15 @@ pub struct ComputeAgent {
 impl ComputeAgent {
     /// Returns the label, for example `GPU 0 (0000:c1:00.0)`.
     pub fn label(&self) -> String {
+        let pci = self.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
+        format!("{}{pci}", self.short_label())
+    }
+
+    /// Returns the label without the PCI address, such as `GPU 2`.
+    pub fn short_label(&self) -> String {
         let sort = if self.is_gpu { "GPU" } else { "CPU" };
         let number = self.number.map_or(String::new(), |number| format!(" {number}"));
-        let pci = self.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
-        format!("{sort}{number}{pci}")
+        format!("{sort}{number}")
     }
 }
 

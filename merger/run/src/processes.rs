@@ -52,6 +52,9 @@ pub struct RunProcess {
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
 }
 
+/// Number of digits in a generated name of a host.
+const HASH_DIGITS: usize = 8;
+
 /// Returns the processes of the job in the order of their ids. `ranks` are the selected ranks.
 pub(crate) fn read_processes(
     tables: &RunTables,
@@ -77,7 +80,11 @@ pub(crate) fn read_processes(
             let is_worker = stored("worker").and_then(Json::as_bool).unwrap_or(false);
             let rank = stored("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
             let rank = rank.filter(|_| !is_node);
-            let place = if host.is_empty() { String::new() } else { format!(" ({host})") };
+            let place = match host.as_str() {
+                "" => String::new(),
+                host if is_generated(host) => " (host unknown)".to_owned(),
+                host => format!(" ({host})"),
+            };
             let name = match rank {
                 _ if is_node && host.is_empty() => "node".to_owned(),
                 _ if is_node => host.clone(),
@@ -103,6 +110,14 @@ pub(crate) fn read_processes(
         Ok(())
     })?;
     Ok(found)
+}
+
+/// Returns whether a merge generated the name of a host, because the input names none: `unknown-1ded4f6f (pid 4711)`.
+fn is_generated(host: &str) -> bool {
+    let hash = host.strip_prefix("unknown-").and_then(|rest| rest.split_at_checked(HASH_DIGITS));
+    hash.is_some_and(|(hash, rest)| {
+        hash.bytes().all(|digit| digit.is_ascii_hexdigit()) && (rest.is_empty() || rest.starts_with(" ("))
+    })
 }
 
 /// Describes a failure from `{"code": 7}` or `{"signal": 9, "name": "SIGKILL"}`; `None` for exit code 0 and anything else.
