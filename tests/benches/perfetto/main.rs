@@ -1,7 +1,7 @@
 //! How fast traces are drawn, and how large they become.
 //!
 //! ```text
-//! ci/bench perfetto [--slices N] [--rounds N] [--dir FOLDER] [--only encoder|command]
+//! ci/bench perfetto [--slices N] [--rounds N] [--dir FOLDER] [--only encoder|command|arguments]
 //! ```
 //!
 //! Of the encoder alone, without and with a category and two annotations: slices/s of one core, bytes per slice, and
@@ -13,9 +13,12 @@
 //! other levels of gzip would make of the same packets; which part of the CPU time is reading, gzip and the rest; and how
 //! long Perfetto's own trace processor takes to load the file.
 //!
+//! Of real traces of the PyTorch profiler, where they are: size and time with and without their arguments.
+//!
 //! All take turns in every round; figures are medians over the rounds, and ratios are taken within a round. Inputs are in
 //! the page cache. Memory and the comparison of the outputs, which must be equal, are in a round of their own.
 
+mod arguments;
 mod command;
 mod encoder;
 mod job;
@@ -60,6 +63,7 @@ struct Arguments {
 enum Only {
     Encoder,
     Command,
+    Arguments,
 }
 
 fn main() -> ExitCode {
@@ -70,19 +74,28 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let default = if arguments.bench { (2_000_000, 3) } else { (6_400, 1) };
     let slices = arguments.slices.unwrap_or(default.0);
     let rounds = arguments.rounds.unwrap_or(default.1).max(1);
-    if arguments.only != Some(Only::Command) && !encoder::measure(slices, rounds) {
+    let measures = |part: Only| arguments.only.is_none_or(|only| only == part);
+    if measures(Only::Encoder) && !encoder::measure(slices, rounds) {
         println!("some aims are missed");
     }
-    if arguments.only != Some(Only::Encoder) {
+    if measures(Only::Command) {
         measure_command(arguments, slices, rounds)?;
+    }
+    if measures(Only::Arguments) {
+        arguments::measure(work_folder(arguments)?.path(), rounds)?;
     }
     Ok(())
 }
 
-fn measure_command(arguments: &Arguments, slices: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+/// Creates the folder of inputs and outputs, which is removed in the end.
+fn work_folder(arguments: &Arguments) -> Result<tempfile::TempDir, Box<dyn Error>> {
     let place = arguments.dir.clone().unwrap_or_else(|| repository().join("target/bench-perfetto"));
     std::fs::create_dir_all(&place)?;
-    let folder = tempfile::Builder::new().prefix("perfetto-").tempdir_in(&place)?;
+    Ok(tempfile::Builder::new().prefix("perfetto-").tempdir_in(&place)?)
+}
+
+fn measure_command(arguments: &Arguments, slices: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let folder = work_folder(arguments)?;
     let inputs = Inputs::write(RANKS, slices / RANKS as usize, folder.path())?;
     let mut rows = Vec::new();
     for contestant in contestants() {
