@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 // Opens a trace in Perfetto's UI in a Chromium without a window.
 //
-//     node ui.mjs SITE TRACE PICTURE.png [DEPTH]
+//     node ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS]]
 //
 // SITE is the folder of a built Perfetto UI that has index.html. Chromium is the program that RPD_CHROMIUM names, or
-// chromium. Tracks are opened down to DEPTH (2: the ones below processes). Prints a line of JSON: {"tracks": [{"name",
+// chromium. Tracks are opened down to DEPTH (2: the ones below processes). COMMANDS are the startup commands of the address, escaped. Prints a line of JSON: {"tracks": [{"name",
 // "children"}, ...], "slices": NUMBER, "errors": [...], "dialog": TEXT or null} and writes a picture of what is seen. Exit 1, with the reason on standard error, if the trace does not come up.
 //
 // Chromium talks over a pipe: no port is open but that of the site, on loopback, and no other host can be reached.
@@ -15,9 +15,9 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 
-const [site, trace, picture, depth = '2'] = process.argv.slice(2);
+const [site, trace, picture, depth = '2', commands = ''] = process.argv.slice(2);
 if (!picture) {
-  console.error('usage: ui.mjs SITE TRACE PICTURE.png [DEPTH]');
+  console.error('usage: ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS]]');
   process.exit(2);
 }
 const WIDTH = 1600, HEIGHT = 1000, PATIENCE = 90_000;
@@ -114,7 +114,7 @@ try {
   await tell('Runtime.enable');
   await tell('Page.enable');
   await tell('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, mobile: false });
-  await tell('Page.navigate', { url: `${home}/#!/?url=${home}/opened-trace` });
+  await tell('Page.navigate', { url: `${home}/#!/?url=${home}/opened-trace${commands && `&startupCommands=${commands}`}` });
   // It moves to the page of the trace when all is loaded.
   while (!(await inPage(() => location.hash.startsWith('#!/viewer') && Boolean(globalThis.app?.trace ?? globalThis.app?._activeTrace)).catch(() => false))) {
     const dialog = await inPage(() => document.querySelector('.pf-modal-dialog, .modal-dialog')?.innerText).catch(() => undefined);

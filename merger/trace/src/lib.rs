@@ -20,6 +20,7 @@ mod options;
 mod outcome;
 mod output_files;
 mod perfetto;
+mod rank_order;
 mod serve;
 mod sort_items;
 mod split;

@@ -3,7 +3,8 @@
 //! Any user of this machine can connect, so the path contains a secret. The page of the UI may read the answers,
 //! other pages may not.
 
-use super::open::{WrittenTrace, counted_files, is_plain};
+use super::open::{TraceFile, WrittenTrace, counted_files, is_plain};
+use super::rank_order::startup_commands;
 use rpd_console::Failure;
 use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 const PERFETTO_PORT: u16 = WrittenTrace::PERFETTO_PORT;
 /// The only origin with scripts that may read the answers.
 const ORIGIN: &str = "https://ui.perfetto.dev";
+/// Folder of the short addresses that lead to the UI.
+const OPEN: &str = "open/";
 /// Maximum size of a request, bytes.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Maximum number of requests that are answered at once.
@@ -76,11 +79,14 @@ struct Site {
 
 impl Site {
     fn instructions(&self, port: u16, ssh: &str) -> String {
-        let address =
-            |name: &str| format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{name}", self.secret);
+        let address = |file: &TraceFile| match startup_commands(file) {
+            None => self.page(file),
+            // The commands are long, so the server adds them.
+            Some(_) => format!("http://127.0.0.1:{PERFETTO_PORT}/{}/{OPEN}{}", self.secret, file.name),
+        };
         let files = counted_files(self.trace.files.len());
         let mut text = format!("serving {files} at 127.0.0.1:{port} until Ctrl-C; open in a browser\n");
-        text += &self.trace.table(|file| address(&file.name));
+        text += &self.trace.table(address);
         text += &format!(
             "if the browser is on another machine, first there: ssh -L {PERFETTO_PORT}:127.0.0.1:{port} {ssh}\n"
         );
@@ -90,6 +96,15 @@ impl Site {
             );
         }
         text
+    }
+
+    /// Returns the address at which the UI opens a file.
+    fn page(&self, file: &TraceFile) -> String {
+        let page = format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{}", self.secret, file.name);
+        match startup_commands(file) {
+            None => page,
+            Some(commands) => format!("{page}&startupCommands={commands}"),
+        }
     }
 
     /// Answers requests, several at once, until `stopped` is set.
@@ -125,6 +140,12 @@ impl Site {
                     Access-Control-Allow-Private-Network: true\r\nAccess-Control-Max-Age: 600\r\n";
                 respond(&mut stream, "204 No Content", 0, more)
             }
+            Answer::Redirect(page) => respond(
+                &mut stream,
+                "302 Found",
+                0,
+                &format!("Location: {page}\r\nReferrer-Policy: no-referrer\r\n"),
+            ),
             Answer::File { name, body } => {
                 let Ok(file) = open_input(&self.trace.folder.join(name)) else {
                     return respond(&mut stream, "404 Not Found", 0, "");
@@ -153,10 +174,15 @@ impl Site {
             return Answer::Refuse("405 Method Not Allowed");
         }
         let named = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-        let file = named
-            .filter(|(secret, _)| is_same(secret.as_bytes(), self.secret.as_bytes()))
-            .and_then(|(_, name)| self.trace.names().find(|known| *known == name));
-        match file {
+        let named = named.filter(|(secret, _)| is_same(secret.as_bytes(), self.secret.as_bytes()));
+        let opened = named.and_then(|(_, name)| {
+            let name = name.strip_prefix(OPEN)?;
+            self.trace.files.iter().find(|file| file.name == name)
+        });
+        if let Some(file) = opened {
+            return Answer::Redirect(self.page(file));
+        }
+        match named.and_then(|(_, name)| self.trace.names().find(|known| *known == name)) {
             // Without the secret, a client cannot discover names.
             None => Answer::Refuse("404 Not Found"),
             Some(_) if method == "OPTIONS" => Answer::Allow,
@@ -171,6 +197,8 @@ enum Answer<'a> {
     Refuse(&'static str),
     /// Lists the allowed methods.
     Allow,
+    /// Leads to this address.
+    Redirect(String),
     File {
         name: &'a str,
         body: bool,
@@ -226,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(NAME), BYTES).unwrap();
         fs::write(folder.path().join("trace.db"), "private").unwrap();
-        let file = TraceFile { name: NAME.to_owned(), times: None, ranks: String::new() };
+        let file = TraceFile { name: NAME.to_owned(), times: None, ranks: "0,3".to_owned() };
         let trace = WrittenTrace { folder: folder.path().to_path_buf(), files: vec![file], has_index: false };
         let site = Arc::new(Site { secret: secret().unwrap(), trace });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -279,6 +307,18 @@ mod tests {
     }
 
     #[test]
+    fn a_short_address_leads_to_the_ui_with_the_ranks_in_order() {
+        served(|port, secret| {
+            let (head, body) = ask(port, "GET", &format!("/{secret}/{OPEN}{NAME}"));
+            assert!(head.starts_with("HTTP/1.1 302 ") && body.is_empty(), "{head}");
+            let page =
+                format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{secret}/{NAME}&startupCommands=");
+            assert!(head.contains(&format!("\r\nLocation: {page}%5B")), "{head}");
+            assert!(head.find("rank%200%20") < head.find("rank%203%20"), "{head}");
+        });
+    }
+
+    #[test]
     fn no_client_gets_anything_else() {
         served(|port, secret| {
             let other = "0".repeat(secret.len());
@@ -293,6 +333,9 @@ mod tests {
                 format!("/{secret}/../{secret}/{NAME}"),
                 format!("/{secret}/{NAME}/"),
                 format!("/{secret}/{NAME}?x"),
+                format!("/{other}/{OPEN}{NAME}"),
+                format!("/{secret}/{OPEN}trace.db"),
+                format!("/{secret}/{OPEN}"),
                 "/status".to_owned(),
             ] {
                 for method in ["GET", "HEAD", "OPTIONS"] {

@@ -46,9 +46,18 @@ impl PerfettoUi {
     /// # Panics
     /// If it does not come up.
     pub fn open(&self, trace: &Path, picture: &Path) -> OpenedTrace {
+        self.open_with_commands(trace, picture, "")
+    }
+
+    /// Opens a trace as [`PerfettoUi::open`] does, at an address with these commands, which are escaped.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn open_with_commands(&self, trace: &Path, picture: &Path, commands: &str) -> OpenedTrace {
         let outcome = Job::new("node")
             .arg(repository().join("tests/perfetto/ui.mjs"))
             .args([&self.site, trace, picture])
+            .args(["2", commands])
             .limit(Duration::from_secs(100))
             .run()
             .success();

@@ -1,11 +1,12 @@
 //! A trace is opened as it is told, and by nobody else.
 
 use super::{Subject, rpd_merge};
-use rpd_tests::harness::{RunFolder, mpi_missing, rpd_merge_mpi, skip};
+use rpd_tests::harness::{PerfettoUi, RunFolder, mpi_missing, repository, rpd_merge_mpi, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -46,38 +47,83 @@ impl Drop for Serving {
     }
 }
 
-#[test]
-fn a_trace_is_served_until_it_is_enough() {
-    let subject = subject();
-    let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "3"], true);
-    let mut serving = Serving(rpd_merge().arg("--serve=0").arg(&slices.folder).start());
-    let mut lines = BufReader::new(serving.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let first = lines.next().unwrap();
-    let (_, rest) = first.split_once("127.0.0.1:").unwrap();
-    let port: u16 = rest.split(' ').next().unwrap().parse().unwrap();
-    let address = lines.next().unwrap();
-    let path =
-        address.split_once("/#!/?url=http://127.0.0.1:9001").unwrap().1.split(' ').next().unwrap().to_owned();
+/// A program that serves a trace.
+struct ServedTrace {
+    serving: Serving,
+    port: u16,
+    /// Path of the first short address.
+    path: String,
+}
 
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+impl ServedTrace {
+    fn start(folder: &Path) -> ServedTrace {
+        let mut serving = Serving(rpd_merge().arg("--serve=0").arg(folder).start());
+        let mut lines = BufReader::new(serving.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let first = lines.next().unwrap();
+        let (_, rest) = first.split_once("127.0.0.1:").unwrap();
+        let port = rest.split(' ').next().unwrap().parse().unwrap();
+        let address = lines.next().unwrap();
+        let path =
+            address.split_once("http://127.0.0.1:9001").unwrap().1.split(' ').next().unwrap().to_owned();
+        ServedTrace { serving, port, path }
+    }
+
+    fn get(&self, path: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         answer
-    };
-    assert!(get(&path).ends_with(&fs::read(&slices.files[0].0).unwrap()));
-    let (folder, _) = path.rsplit_once('/').unwrap();
-    assert!(get(&format!("{folder}/index.json")).starts_with(b"HTTP/1.1 200 "));
-    for refused in ["/".to_owned(), format!("{folder}/../merged.db"), path.replace(&folder[1..5], "0000")] {
-        assert!(get(&refused).starts_with(b"HTTP/1.1 404 "), "{refused}");
     }
-    let interrupt = Command::new("kill").args(["-INT", &serving.0.id().to_string()]).status().unwrap();
+
+    /// The address to which the short address leads.
+    fn page(&self) -> String {
+        let head = String::from_utf8(self.get(&self.path)).unwrap();
+        assert!(head.starts_with("HTTP/1.1 302 "), "{head}");
+        head.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_trace_is_served_until_it_is_enough() {
+    let subject = subject();
+    let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "3"], true);
+    let mut served = ServedTrace::start(&slices.folder);
+    let page = served.page();
+    let path = page.strip_prefix("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001").unwrap();
+    let path = path.split('&').next().unwrap();
+    assert!(served.get(path).ends_with(&fs::read(&slices.files[0].0).unwrap()));
+    let (folder, _) = path.rsplit_once('/').unwrap();
+    assert!(served.get(&format!("{folder}/index.json")).starts_with(b"HTTP/1.1 200 "));
+    for refused in ["/".to_owned(), format!("{folder}/../merged.db"), path.replace(&folder[1..5], "0000")] {
+        assert!(served.get(&refused).starts_with(b"HTTP/1.1 404 "), "{refused}");
+    }
+    let interrupt = Command::new("kill").args(["-INT", &served.serving.0.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
-    assert_eq!(serving.0.wait().unwrap().code(), Some(0));
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert_eq!(served.serving.0.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(("127.0.0.1", served.port)).is_err());
+}
+
+/// UIs before v57 sort processes by their number of slices.
+#[test]
+fn the_ui_shows_the_ranks_of_a_served_trace_in_order() {
+    let Some(ui) = PerfettoUi::newest("ranks in order in the UI of Perfetto") else { return };
+    let run = SyntheticRun { nodes: 3, ranks_per_node: 4, events_per_rank: 40, ..SyntheticRun::default() };
+    let subject = Subject::of(std::slice::from_ref(&RunFolder::new(&run).path));
+    let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "2"], true);
+    let page = ServedTrace::start(&slices.folder).page();
+    let (_, commands) = page.split_once("&startupCommands=").unwrap();
+    let picture = repository().join("target/ci/perfetto-ranks.png");
+    fs::create_dir_all(picture.parent().unwrap()).unwrap();
+    let opened = ui.open_with_commands(&slices.files[0].0, &picture, commands);
+    assert_eq!(opened.errors, Vec::<String>::new());
+    let ranks: Vec<&str> = opened.tracks.iter().map(|track| track["name"].as_str().unwrap()).collect();
+    let wanted: Vec<String> = (0..12).map(|rank| format!("rank {rank} ")).collect();
+    assert_eq!(ranks.len(), wanted.len(), "{ranks:?}");
+    assert!(ranks.iter().zip(&wanted).all(|(rank, wanted)| rank.starts_with(wanted)), "{ranks:?}");
+    assert!(opened.tracks.iter().all(|rank| !rank["children"].as_array().unwrap().is_empty()), "{ranks:?}");
 }
 
 #[test]

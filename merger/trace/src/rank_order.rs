@@ -1,0 +1,85 @@
+//! Addresses at which Perfetto's UI shows the ranks in order.
+//!
+//! UIs before v57 sort processes by their number of slices. Commands in the address copy the ranks to a workspace
+//! instead, one after the other; v52 runs these without asking.
+
+use crate::open::TraceFile;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Name of the workspace.
+const WORKSPACE: &str = "ranks";
+/// Maximum number of ranks in an address. Each takes about 100 characters, and browsers accept a million.
+const MAX_RANKS: u32 = 4_096;
+
+/// Returns the commands for a file as a part of an address, with escapes; `None` if its ranks are unknown, too many or a
+/// single one.
+pub(super) fn startup_commands(file: &TraceFile) -> Option<String> {
+    let ranks = listed_ranks(&file.ranks)?;
+    if ranks.len() < 2 {
+        return None;
+    }
+    let copy = |pattern: String| command("dev.perfetto.CopyTracksToWorkspaceByRegex", &[&pattern, WORKSPACE]);
+    let mut commands: Vec<Value> = ranks.iter().map(|rank| copy(format!("^rank {rank} "))).collect();
+    // Processes without a rank follow.
+    commands.push(copy("^process \\d".to_owned()));
+    commands.push(command("dev.perfetto.SwitchWorkspace", &[WORKSPACE]));
+    Some(escape(&Value::Array(commands).to_string()))
+}
+
+fn command(id: &str, args: &[&str]) -> Value {
+    json!({ "id": id, "args": args })
+}
+
+/// Returns the ranks of a list like `0-3,8` in order; `None` if it is not one, or lists too many.
+fn listed_ranks(list: &str) -> Option<Vec<u32>> {
+    let mut ranks = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.trim().split_once('-').unwrap_or((range.trim(), range.trim()));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last < first || last - first >= MAX_RANKS || ranks.len() > MAX_RANKS as usize {
+            return None;
+        }
+        ranks.extend(first..=last);
+    }
+    (ranks.len() <= MAX_RANKS as usize).then_some(ranks)
+}
+
+/// Escapes all but letters and digits, byte by byte.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(2 * text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_') {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn ranks_are_listed_in_order() {
+        assert_eq!(listed_ranks("0-2, 8"), Some(vec![0, 1, 2, 8]));
+        for list in ["", "3-1", "x", "0-4096", "0-4000,5000-9000", "1-"] {
+            assert_eq!(listed_ranks(list), None, "{list}");
+        }
+        assert_eq!(listed_ranks("0-4095").map(|ranks| ranks.len()), Some(4096));
+    }
+
+    #[test]
+    fn an_address_has_a_command_for_each_rank() {
+        let file = |ranks: &str| TraceFile { name: String::new(), times: None, ranks: ranks.to_owned() };
+        assert_eq!(startup_commands(&file("3")), None);
+        let text = startup_commands(&file("10,3")).unwrap();
+        assert!(text.starts_with("%5B%7B%22"), "{text}");
+        assert!(text.contains("%22%5Erank%2010%20%22%2C%22ranks%22"), "{text}");
+        assert!(text.find("rank%2010%20").unwrap() < text.find("rank%203%20").unwrap());
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"%.-_".contains(&byte)), "{text}");
+    }
+}
