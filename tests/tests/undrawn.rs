@@ -114,6 +114,51 @@ fn arguments_and_arrows_of_a_profiler_are_drawn_and_nothing_is_missing() {
     }
 }
 
+/// A trace of the PyTorch profiler whose kernels run long after their calls.
+fn lagging(calls: u32) -> String {
+    let span = |cat: &str, name: &str, tid: u32, ts: u32, args: Json| json!({ "ph": "X", "cat": cat, "name": name, "pid": 10, "tid": tid, "ts": ts, "dur": 2, "args": args });
+    let events = (0..calls).flat_map(|call| {
+        let launch = json!({ "correlation": call + 1 });
+        let kernel = json!({ "device": 0, "stream": 7, "correlation": call + 1 });
+        [
+            span("cuda_runtime", "hipLaunchKernel", 10, 10 + 3 * call, launch),
+            span("kernel", "gemm", 7, 5_000 + 30 * call, kernel),
+        ]
+    });
+    json!({ "schemaVersion": 1, "distributedInfo": { "rank": 0, "world_size": 1 }, "traceEvents": events.collect::<Vec<_>>() })
+        .to_string()
+}
+
+#[test]
+fn a_kernel_long_after_its_call_keeps_its_arrow_in_every_slice() {
+    let calls = 200;
+    let place = Place::of(&[lagging(calls)]);
+    let (folder, index, _) = place.drawn(&["--split-by-time", "24"]);
+    let files = index["files"].as_array().unwrap();
+    let repeated: u64 = files.iter().map(|file| file["events"]["earlier_calls"].as_u64().unwrap()).sum();
+    // The calls end in the second of 24 files, and the kernels begin in the 11th.
+    assert_eq!((files.len(), repeated), (24, u64::from(calls)));
+    let arrows = "SELECT f.name, t.name, extract_arg(f.arg_set_id, 'debug.orig_dur') FROM flow
+        JOIN slice f ON f.id = flow.slice_out JOIN slice t ON t.id = flow.slice_in";
+    let calls_before = "SELECT count(*) FROM slice s JOIN track t ON t.id = s.track_id
+        WHERE t.name = 'calls before this file' AND s.dur = 0";
+    let traces: Vec<PathBuf> = files.iter().map(|file| folder.join(file["name"].as_str().unwrap())).collect();
+    for processor in TraceProcessor::all("arrows in slices") {
+        let mut kept = 0;
+        for [arrows, before, complaints] in
+            processor.each(&traces, [arrows, calls_before, TraceProcessor::COMPLAINTS])
+        {
+            assert_eq!(complaints, Vec::<Vec<Json>>::new(), "{}", processor.version());
+            assert_eq!(before[0][0].as_u64(), Some(arrows.len() as u64), "{}", processor.version());
+            for arrow in &arrows {
+                assert_eq!(arrow[..3], [json!("hipLaunchKernel"), json!("gemm"), json!(2_000)]);
+            }
+            kept += arrows.len();
+        }
+        assert_eq!(kept, calls as usize, "{}", processor.version());
+    }
+}
+
 /// The members of a message of Protocol Buffers that are numbers or messages.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let number = |bytes: &mut &[u8]| {

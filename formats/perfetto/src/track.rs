@@ -13,8 +13,8 @@ pub struct Track<'a> {
     pub id: TrackId,
     /// The track below which this one is drawn.
     pub parent: Option<TrackId>,
-    /// Name of the track. Readers draw tracks with the same parent and name as one track with several rows, which
-    /// serve as lanes.
+    /// Name of the track; empty for none. Readers draw tracks with the same parent and name as one track with several
+    /// rows, which serve as lanes.
     pub name: &'a str,
     /// Kind of the events on the track.
     pub kind: TrackKind<'a>,
@@ -102,7 +102,9 @@ impl Sequence {
         self.packet(|out, mended| {
             message(out, packet::TRACK_DESCRIPTOR, |out| {
                 uint(out, 1, track.id.0);
-                text(out, 2, track.name, mended);
+                if !track.name.is_empty() {
+                    text(out, 2, track.name, mended);
+                }
                 if let Some(parent) = track.parent {
                     uint(out, 5, parent.0);
                 }
@@ -119,7 +121,9 @@ impl Sequence {
                     TrackKind::Thread(thread) => message(out, 4, |out| {
                         int(out, 1, thread.pid.into());
                         int(out, 2, thread.tid.into());
-                        text(out, 5, track.name, mended);
+                        if !track.name.is_empty() {
+                            text(out, 5, track.name, mended);
+                        }
                     }),
                     TrackKind::Counter(unit) => message(out, 8, |out| match unit {
                         Unit::None => {}

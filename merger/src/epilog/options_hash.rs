@@ -23,7 +23,7 @@ pub(super) fn hash_options(args: &MergeArgs) -> String {
 }
 
 /// Returns names and values of the options that affect the output, in a fixed order.
-fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 23] {
+fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 24] {
     let MergeArgs {
         share,
         layout,
@@ -64,6 +64,7 @@ fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 23] {
         exclude,
         no_annotations,
         group_by_queue,
+        tracks,
         max_file_size,
         open,
         serve,
@@ -92,6 +93,7 @@ fn output_options(args: &MergeArgs) -> [(&'static str, Option<OsString>); 23] {
         ("exclude", text(Some(excluded).filter(|names| !names.is_empty()))),
         ("no-annotations", switch(*no_annotations)),
         ("group-by-queue", switch(*group_by_queue)),
+        ("tracks", choice(tracks.as_ref())),
         ("max-file-size", text(max_file_size.map(|size| size.0))),
         // Both options affect in the same way how a trace is split; the port does not.
         ("open", switch(*open || serve.is_some())),
@@ -158,6 +160,7 @@ mod tests {
             "--exclude args",
             "--exclude category=args",
             "--no-annotations",
+            "--tracks=plain",
             "--group-by-queue",
             "--max-file-size 2",
             "--open",

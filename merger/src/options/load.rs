@@ -26,13 +26,14 @@ const TYPED_ONLY: [&str; 5] = ["config", "print-config", "output", "open", "serv
 
 /// Options that can contradict each other. Options for databases only are dropped in favour of options for traces
 /// only.
-const ABOUT_THE_OUTPUT: [&str; 15] = [
+const ABOUT_THE_OUTPUT: [&str; 16] = [
     "verify",
     "layout",
     "dry-run",
     "max-file-size",
     "no-annotations",
     "group-by-queue",
+    "tracks",
     "exclude",
     "ranks",
     "window",
@@ -45,8 +46,8 @@ const ABOUT_THE_OUTPUT: [&str; 15] = [
 ];
 
 /// Those of these options that refine a trace, and have no effect if none is drawn.
-const DETAILS: [&str; 6] =
-    ["max-file-size", "no-annotations", "group-by-queue", "exclude", "ranks", "window"];
+const DETAILS: [&str; 7] =
+    ["max-file-size", "no-annotations", "group-by-queue", "tracks", "exclude", "ranks", "window"];
 
 /// A call of rpd-merge.
 #[derive(Clone, Debug)]

@@ -42,6 +42,10 @@ pub struct TraceArgs {
     /// Group GPU work by hardware queue [default: by stream]
     #[arg(long)]
     pub group_by_queue: bool,
+    /// Tracks of ranks and threads: processes, or plain ones, which every version of Perfetto's UI shows in the order of
+    /// the ranks [default: processes]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub tracks: Option<TrackForm>,
     /// Size limit of a file before compression; a larger one is refused, with the split that would fit [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_file_size: Option<Size>,
@@ -53,6 +57,15 @@ pub struct TraceArgs {
     /// Without this option nothing listens. The files can be fetched only with the address that is printed.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "9001")]
     pub serve: Option<u16>,
+}
+
+/// Form of the tracks of ranks and threads.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrackForm {
+    /// Processes and threads, with an overview of each collapsed process
+    Processes,
+    /// Plain tracks in order, without overviews and thread numbers
+    Plain,
 }
 
 /// How files are split without a number.
@@ -116,7 +129,15 @@ impl MergeArgs {
     /// Returns the requested trace; `None` if a database is requested. Fails if options contradict each other.
     pub fn trace_request(&self) -> Result<Option<TraceRequest>, Failure> {
         let format = match self.output_format() {
+            OutputFormat::Perfetto if self.trace.tracks == Some(TrackForm::Plain) => {
+                TraceFormat::PerfettoPlain
+            }
             OutputFormat::Perfetto => TraceFormat::Perfetto,
+            OutputFormat::ChromeJson if self.trace.tracks.is_some() => {
+                let why =
+                    "--tracks is one of --format perfetto, as Chrome's format has only processes and threads";
+                return Err(Failure::usage(format!("{why}; leave it out")));
+            }
             OutputFormat::ChromeJson => TraceFormat::ChromeJson,
             database => {
                 self.trace.refuse_beside(database)?;
@@ -187,6 +208,7 @@ impl TraceArgs {
                 ("--exclude", !self.exclude.is_empty()),
                 ("--no-annotations", self.no_annotations),
                 ("--group-by-queue", self.group_by_queue),
+                ("--tracks", self.tracks.is_some()),
                 ("--max-file-size", self.max_file_size.is_some()),
             ])
         })
@@ -241,6 +263,8 @@ mod tests {
             ),
             ("--split-by-size 1M", (TraceFormat::Perfetto, TraceSplit::BySize(1 << 20))),
             ("--split auto", (TraceFormat::Perfetto, TraceSplit::Auto)),
+            ("--split auto --tracks plain", (TraceFormat::PerfettoPlain, TraceSplit::Auto)),
+            ("--format perfetto --tracks processes", (TraceFormat::Perfetto, TraceSplit::Whole)),
             ("--open run", (TraceFormat::Perfetto, TraceSplit::Auto)),
             ("--serve run", (TraceFormat::Perfetto, TraceSplit::Auto)),
             ("--serve=9002 --split-by-time 2 run", (TraceFormat::Perfetto, TraceSplit::ByTime(2))),

@@ -1,6 +1,7 @@
 //! Which processes and lanes the current file of a unit describes. Each file describes those that it shows.
 
 use super::item::UnitLayout;
+use super::write_items::EARLIER_CALLS_LANE;
 use rpd_run::ProcessIdentity;
 
 /// Records for each process and lane the last file that describes it.
@@ -11,6 +12,8 @@ pub(super) struct DescribedTracks<'a> {
     processes: Vec<u32>,
     /// By track and lane.
     lanes: Vec<Vec<u32>>,
+    /// Lanes for calls of earlier files, by track.
+    earlier_calls: Vec<u32>,
 }
 
 impl<'a> DescribedTracks<'a> {
@@ -20,6 +23,7 @@ impl<'a> DescribedTracks<'a> {
             file: 0,
             processes: vec![0; layout.processes.len()],
             lanes: vec![Vec::new(); layout.tracks.len()],
+            earlier_calls: vec![0; layout.tracks.len()],
         }
     }
 
@@ -31,11 +35,19 @@ impl<'a> DescribedTracks<'a> {
     /// Returns whether the file describes a lane.
     #[inline]
     pub(super) fn has_lane(&self, track: u32, lane: u32) -> bool {
-        self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize)) == Some(&self.file)
+        let described = match lane {
+            EARLIER_CALLS_LANE => self.earlier_calls.get(track as usize),
+            lane => self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize)),
+        };
+        described == Some(&self.file)
     }
 
     /// Records that the file describes a lane of a track of the layout.
     pub(super) fn add_lane(&mut self, track: u32, lane: u32) {
+        if lane == EARLIER_CALLS_LANE {
+            self.earlier_calls[track as usize] = self.file;
+            return;
+        }
         let lanes = &mut self.lanes[track as usize];
         lanes.resize(lanes.len().max(lane as usize + 1), 0);
         lanes[lane as usize] = self.file;

@@ -2,10 +2,10 @@
 
 use super::chrome::{self, ChromeWriter};
 use super::item::UnitLayout;
-use super::perfetto::PerfettoWriter;
+use super::perfetto::{PerfettoWriter, TrackForm};
 use super::sort_items::ItemSorter;
 use super::time_slices::TimeSlices;
-use super::write_items::{EncodedUnit, FileCanvas, SlicePieces, SliceWriter};
+use super::write_items::{EncodedUnit, FileCanvas, SlicePieces, SliceWriter, WrittenChanges};
 use crate::options::TraceFormat;
 use rpd_console::Failure;
 use rpd_files::open_input;
@@ -16,7 +16,7 @@ impl TraceFormat {
     /// Returns the name that `--format` uses.
     pub(super) fn name(self) -> &'static str {
         match self {
-            TraceFormat::Perfetto => "perfetto",
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => "perfetto",
             TraceFormat::ChromeJson => "chrome-json",
         }
     }
@@ -24,7 +24,7 @@ impl TraceFormat {
     /// Returns the suffix of file names.
     pub(super) fn file_suffix(self) -> &'static str {
         match self {
-            TraceFormat::Perfetto => ".pftrace.gz",
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => ".pftrace.gz",
             TraceFormat::ChromeJson => ".json.gz",
         }
     }
@@ -33,7 +33,7 @@ impl TraceFormat {
     /// known; ns.
     pub(super) fn head(self, start: i64, wall_clock: Option<i64>) -> Vec<u8> {
         match self {
-            TraceFormat::Perfetto => {
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => {
                 let wall_clock = wall_clock.and_then(|time| u64::try_from(time).ok());
                 file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
             }
@@ -50,7 +50,7 @@ impl TraceFormat {
     /// Returns the end of a file.
     pub(super) fn tail(self) -> &'static [u8] {
         match self {
-            TraceFormat::Perfetto => b"",
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => b"",
             TraceFormat::ChromeJson => chrome::TAIL,
         }
     }
@@ -59,8 +59,8 @@ impl TraceFormat {
     /// files are checked.
     pub(super) fn event_bytes(self, annotations: bool) -> u64 {
         match (self, annotations) {
-            (TraceFormat::Perfetto, false) => 48,
-            (TraceFormat::Perfetto, true) => 96,
+            (TraceFormat::Perfetto | TraceFormat::PerfettoPlain, false) => 48,
+            (TraceFormat::Perfetto | TraceFormat::PerfettoPlain, true) => 96,
             (TraceFormat::ChromeJson, false) => 110,
             (TraceFormat::ChromeJson, true) => 280,
         }
@@ -69,22 +69,27 @@ impl TraceFormat {
     /// Returns the approximate size of a track description in a file without its name, bytes.
     pub(super) fn track_bytes(self) -> usize {
         match self {
-            TraceFormat::Perfetto => 40,
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => 40,
             TraceFormat::ChromeJson => 250,
         }
     }
 }
 
-/// Draws the items of a unit. Returns the number of texts that were not written unchanged.
+/// Draws the items of a unit.
 pub(super) fn draw(
     format: TraceFormat,
     unit: EncodedUnit<'_>,
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
-) -> Result<u64, Failure> {
+) -> Result<WrittenChanges, Failure> {
     match format {
-        TraceFormat::Perfetto => draw_with(PerfettoWriter::new(unit), unit.layout, (windows, t0), items, out),
+        TraceFormat::Perfetto => {
+            draw_with(PerfettoWriter::new(unit, TrackForm::Processes), unit.layout, (windows, t0), items, out)
+        }
+        TraceFormat::PerfettoPlain => {
+            draw_with(PerfettoWriter::new(unit, TrackForm::Plain), unit.layout, (windows, t0), items, out)
+        }
         TraceFormat::ChromeJson => draw_with(ChromeWriter::new(unit), unit.layout, (windows, t0), items, out),
     }
 }
@@ -95,9 +100,9 @@ fn draw_with(
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
-) -> Result<u64, Failure> {
+) -> Result<WrittenChanges, Failure> {
     let mut canvas = FileCanvas::new(layout, windows, t0, writer, out)?;
     items.sorted(&mut |item| canvas.draw(item))?;
-    let (_, mended) = canvas.finish()?;
-    Ok(mended)
+    let (_, changes) = canvas.finish()?;
+    Ok(changes)
 }

@@ -103,6 +103,11 @@ pub struct DrawnTrack {
     pub description: Option<String>,
 }
 
+/// Returns the name of a thread that has none.
+pub(crate) fn unnamed_thread(tid: i64) -> String {
+    format!("thread {tid}")
+}
+
 /// Kind of a track's content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TrackKind {
@@ -146,6 +151,8 @@ pub struct EventCounts {
     pub slices: u64,
     /// Slices that continue from another file.
     pub continued: u64,
+    /// Calls of earlier files that the file repeats, because they launched something in it.
+    pub earlier_calls: u64,
     /// Instants.
     pub instants: u64,
     /// Counter values.
@@ -163,6 +170,7 @@ impl EventCounts {
     pub fn add(&mut self, other: &EventCounts) {
         self.slices += other.slices;
         self.continued += other.continued;
+        self.earlier_calls += other.earlier_calls;
         self.instants += other.instants;
         self.counters += other.counters;
         self.repeated += other.repeated;
@@ -361,6 +369,8 @@ pub struct UnitFacts {
     pub no_numbers: u64,
     /// Texts that the format of the trace could not write unchanged.
     pub replaced: u64,
+    /// Flows that end in a file that has no slice at which they begin.
+    pub without_source: u64,
 }
 
 /// Returns the index of a table in [`DRAWN_TABLES`]; that of `rocpd_arg` for other tables.
@@ -396,6 +406,7 @@ impl UnitFacts {
         self.without_track += other.without_track;
         self.mended += other.mended;
         self.cut_stacks += other.cut_stacks;
+        self.without_source += other.without_source;
         self.no_numbers += other.no_numbers;
         self.replaced += other.replaced;
     }

@@ -10,6 +10,7 @@ mod chrome;
 mod compressed_pieces;
 mod described_tracks;
 mod draw;
+mod earlier_calls;
 mod files;
 mod format;
 mod index;
@@ -111,6 +112,7 @@ pub fn draw_trace(
     let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
     outcome.warnings = warnings(&rows);
     outcome.note_empty_files(request.split, &parts, |number| output.target().name(number, count));
+    outcome.note_uneven_files(request.split, &parts, |number| output.target().name(number, count));
     for (table, count) in broadcast_result(comm, || rows.carried_tables())? {
         outcome.not_drawn.insert(format!("{} of {table}{CARRIED_SUFFIX}", noun(count, "row")), count);
     }

@@ -76,8 +76,10 @@ impl std::fmt::Display for ItemExclusion {
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TraceFormat {
-    /// Perfetto packets.
+    /// Perfetto packets, with processes and threads.
     Perfetto,
+    /// Perfetto packets with plain tracks, which all readers show in the order of the ranks and with their names alone.
+    PerfettoPlain,
     /// Chrome JSON.
     ChromeJson,
 }

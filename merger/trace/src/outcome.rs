@@ -50,6 +50,9 @@ pub struct TraceOutcome {
 
 /// Maximum number of empty files that are listed.
 const MAX_EMPTY_FILES: usize = 1_000;
+/// Minimum number of events in the largest file, and factor between it and the mean, for a warning about uneven files.
+const MIN_UNEVEN_EVENTS: u64 = 1_000;
+const UNEVEN_FACTOR: u64 = 3;
 /// Maximum number of empty files that the warning names.
 const MAX_NAMED_EMPTY_FILES: usize = 3;
 
@@ -110,9 +113,38 @@ impl TraceOutcome {
         ));
     }
 
+    /// Suggests another split if files of equal time have very different numbers of events.
+    pub(super) fn note_uneven_files(
+        &mut self,
+        split: TraceSplit,
+        parts: &[FilePart],
+        name: impl Fn(usize) -> String,
+    ) {
+        let TraceSplit::ByTime(files) = split else { return };
+        let counts = parts.iter().map(|part| part.tally.items()).enumerate();
+        let Some((largest, most)) = counts.max_by_key(|(number, items)| (*items, std::cmp::Reverse(*number)))
+        else {
+            return;
+        };
+        let all = self.events.items();
+        let mean = all / parts.len().max(1) as u64;
+        if most < MIN_UNEVEN_EVENTS || most / UNEVEN_FACTOR < mean {
+            return;
+        }
+        self.warnings.push(format!(
+            "--split-by-time {files}: {} has {} % of all events; use --split auto for files that a browser opens, or \
+             --split-by-events {} for about {} with equal numbers of events",
+            name(largest),
+            u128::from(most) * 100 / u128::from(all.max(1)),
+            mean.max(1),
+            counted(parts.len() as u64, "file"),
+        ));
+    }
+
     /// Returns the lines of the summary: label and text.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let EventCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let EventCounts { slices, instants, counters, samples, flows, continued, repeated, earlier_calls } =
+            self.events;
         let kinds = [
             (slices, "slice"),
             (instants, "instant"),
@@ -127,6 +159,9 @@ impl TraceOutcome {
                 "{} of what began before its file",
                 counted(continued + repeated, "continuation")
             ));
+        }
+        if earlier_calls > 0 {
+            what.push(format!("{} repeated for the kernels of a later file", counted(earlier_calls, "call")));
         }
         let files = format!(
             "{}, {} in all: {}; {} compressed, {} before",
@@ -189,6 +224,8 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());
+    let ends = "arrows whose call is before the part that is drawn: without their beginning";
+    note(facts.without_source, ends.to_owned());
     note(facts.without_event, "rows whose event is missing: without category and arguments".to_owned());
     note(
         facts.without_track,

@@ -99,7 +99,7 @@ impl TraceTarget {
         request.refuse_name_of_database(output)?;
         let others: &[&str] = match request.format {
             TraceFormat::ChromeJson => &[".json", ".pftrace", ".pftrace.gz"],
-            TraceFormat::Perfetto => &[".json", ".json.gz"],
+            TraceFormat::Perfetto | TraceFormat::PerfettoPlain => &[".json", ".json.gz"],
         };
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
             return Err(Failure::usage(format!(

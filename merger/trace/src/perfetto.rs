@@ -1,18 +1,37 @@
 //! Writes items of a unit as Perfetto packets.
 
 use super::described_tracks::DescribedTracks;
-use super::item::{ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind};
-use super::write_items::{EncodedUnit, ItemDetails, SlicePart, SliceWriter};
+use super::item::{
+    ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind, unnamed_thread,
+};
+use super::write_items::{
+    EARLIER_CALLS, EARLIER_CALLS_LANE, EncodedUnit, ItemDetails, SlicePart, SliceWriter,
+};
 use rpd_perfetto::{
     Annotation, AnnotationName, ChildOrder, CounterValue, Event, Flow, Sequence, StackId, StringId,
-    Timestamp, Unit, Value, Window,
+    Timestamp, TrackId, Unit, Value, Window,
 };
 use rpd_perfetto::{Frame as FrameId, Track as Packet, TrackKind as PacketKind};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
+/// The tracks of ranks and threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrackForm {
+    /// Processes and threads, which readers sort themselves.
+    Processes,
+    /// Plain tracks below one root, in order.
+    Plain,
+}
+
+/// The track above all ranks in the form [`TrackForm::Plain`].
+const ROOT: TrackId = TrackId(u64::MAX);
+/// Its name.
+const ROOT_NAME: &str = "ranks";
+
 /// Writes one unit, as a separate sequence in each file.
 pub(super) struct PerfettoWriter<'a> {
+    form: TrackForm,
     sequence: Sequence,
     id: NonZeroU32,
     unit: EncodedUnit<'a>,
@@ -34,11 +53,13 @@ const ORIGINAL_TIME: BuiltinText = BuiltinText { place: 0, text: "orig_ts" };
 const ORIGINAL_DURATION: BuiltinText = BuiltinText { place: 1, text: "orig_dur" };
 const CLIPPED: BuiltinText = BuiltinText { place: 2, text: "clipped" };
 const NO_NAME: BuiltinText = BuiltinText { place: 3, text: "?" };
+const STACK: BuiltinText = BuiltinText { place: 4, text: "stack" };
 
 impl<'a> PerfettoWriter<'a> {
-    pub(super) fn new(unit: EncodedUnit<'a>) -> PerfettoWriter<'a> {
+    pub(super) fn new(unit: EncodedUnit<'a>, form: TrackForm) -> PerfettoWriter<'a> {
         let id = u32::try_from(unit.place + 1).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
         PerfettoWriter {
+            form,
             sequence: Sequence::new(id),
             id,
             unit,
@@ -63,6 +84,11 @@ impl<'a> PerfettoWriter<'a> {
         let Some(found) = self.unit.layout.tracks.get(track as usize) else { return };
         self.described.add_lane(track, lane);
         let is_thread = matches!(found.kind, TrackKind::Thread { .. });
+        let name = match lane {
+            EARLIER_CALLS_LANE => EARLIER_CALLS,
+            _ if self.has_number_as_name(track, found) => "",
+            _ => &found.name,
+        };
         let parent = match found.parent {
             // Parents precede their children.
             Some(parent) if parent < track => {
@@ -79,9 +105,9 @@ impl<'a> PerfettoWriter<'a> {
             parent: Some(parent),
             rank: Some(found.order),
             description: found.description.as_deref(),
-            ..Packet::new(id, &found.name)
+            ..Packet::new(id, name)
         };
-        if is_thread && lane > 0 {
+        if lane == EARLIER_CALLS_LANE || is_thread && lane > 0 {
             // Slices that do not nest in their thread are drawn below it.
             self.describe(track, 0);
             packet.parent = Some(self.unit.numbers.track(track, 0));
@@ -90,7 +116,7 @@ impl<'a> PerfettoWriter<'a> {
             if found.kind == TrackKind::Group {
                 packet.children = ChildOrder::Rank;
             }
-            if is_thread {
+            if is_thread && self.form == TrackForm::Processes {
                 // The process determines the position of the thread.
                 packet.parent = None;
             }
@@ -98,8 +124,19 @@ impl<'a> PerfettoWriter<'a> {
         self.sequence.track(&packet);
     }
 
+    /// Returns whether a thread has no name but its number, which readers show themselves.
+    fn has_number_as_name(&self, place: u32, track: &DrawnTrack) -> bool {
+        let TrackKind::Thread { tid } = track.kind else { return false };
+        if self.form == TrackForm::Plain {
+            return false;
+        }
+        let shown = self.unit.numbers.thread(place).map(|thread| i64::from(thread.tid));
+        shown == Some(tid) && track.name == unnamed_thread(tid)
+    }
+
     fn kind(&self, place: u32, track: &'a DrawnTrack) -> PacketKind<'a> {
         match &track.kind {
+            TrackKind::Thread { .. } if self.form == TrackForm::Plain => PacketKind::Slices,
             TrackKind::Thread { .. } => {
                 self.unit.numbers.thread(place).map_or(PacketKind::Slices, PacketKind::Thread)
             }
@@ -116,8 +153,16 @@ impl<'a> PerfettoWriter<'a> {
 
     fn describe_process(&mut self, process: u32) {
         let Some((found, description)) = self.described.add_process(process) else { return };
+        let (kind, parent) = match self.form {
+            TrackForm::Processes => (PacketKind::Process { pid: self.unit.numbers.pid(process) }, None),
+            TrackForm::Plain => {
+                self.sequence.track(&Packet { children: ChildOrder::Rank, ..Packet::new(ROOT, ROOT_NAME) });
+                (PacketKind::Slices, Some(ROOT))
+            }
+        };
         self.sequence.track(&Packet {
-            kind: PacketKind::Process { pid: self.unit.numbers.pid(process) },
+            kind,
+            parent,
             children: ChildOrder::Rank,
             rank: Some(self.unit.numbers.process_rank(process)),
             description: Some(&description),
@@ -144,7 +189,7 @@ impl<'a> PerfettoWriter<'a> {
         let track = self.unit.numbers.track(track, lane);
         let mut event = Event { category, ..Event::new(at, track, name) };
         let cut = part.and_then(|part| Some((part.span, part.cut.word()?)));
-        if what.flows.0.is_empty() && what.args.0.is_empty() && cut.is_none() {
+        if what.flows.is_empty() && what.args.0.is_empty() && cut.is_none() {
             return self.write(&event, part.is_some());
         }
         let mut annotations = lend(std::mem::take(&mut self.annotations));
@@ -176,10 +221,10 @@ impl<'a> PerfettoWriter<'a> {
             }
         }
         let mut flows = std::mem::take(&mut self.flows);
-        flows.extend(what.flows.flows().map(|flow| match flow {
+        flows.extend(what.flows.iter().map(|flow| match flow {
             // A continuing flow is written as one that begins again.
-            FlowEnd::From(id) | FlowEnd::Through(id) => Flow::From(id),
-            FlowEnd::To(id) => Flow::To(id),
+            FlowEnd::From(id) | FlowEnd::Through(id) => Flow::From(*id),
+            FlowEnd::To(id) => Flow::To(*id),
         }));
         event = Event { annotations: &annotations, flows: &flows, ..event };
         self.write(&event, part.is_some());
@@ -219,6 +264,21 @@ impl<'a> PerfettoWriter<'a> {
             ids.push(id);
         }
         self.sequence.add_call_stack(id, &ids)
+    }
+
+    /// Writes a call stack as an instant, with the innermost function as its name.
+    fn sample_as_instant(&mut self, track: u32, at: Timestamp, number: StackNumber) {
+        let texts = &self.unit.dictionary.texts;
+        let frames =
+            self.unit.dictionary.stacks.get(number.0 as usize).map_or(&[][..], |stack| &stack.frames);
+        let functions: Vec<&str> = frames.iter().map(|frame| texts.get(frame.function)).collect();
+        let stack = functions.join(";");
+        let name = frames.last().map_or(TextId(0), |frame| frame.function);
+        let name = self.sequence.event_name(StringId(name.0), || texts.get(name));
+        let annotations = [Annotation { name: self.builtin_name(&STACK), value: Value::Text(&stack) }];
+        let event =
+            Event { annotations: &annotations, ..Event::new(at, self.unit.numbers.track(track, 0), name) };
+        self.write(&event, false);
     }
 
     fn count_mended(&mut self) {
@@ -261,8 +321,11 @@ impl SliceWriter for PerfettoWriter<'_> {
     }
 
     fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber) {
-        let Some(thread) = self.unit.numbers.thread(track) else { return };
         self.describe(track, 0);
+        if self.form == TrackForm::Plain {
+            return self.sample_as_instant(track, at, stack);
+        }
+        let Some(thread) = self.unit.numbers.thread(track) else { return };
         let stack = self.stack(stack);
         self.sequence.sample(at, thread, stack);
     }

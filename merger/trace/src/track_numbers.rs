@@ -3,6 +3,7 @@
 //! Processes and threads have those of the operating system, unless several have the same: readers would combine these.
 
 use super::item::{TrackKind, UnitLayout};
+use super::write_items::EARLIER_CALLS_LANE;
 use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};
@@ -11,6 +12,11 @@ use std::collections::HashMap;
 
 /// The largest number that Linux gives to a process or thread. Other numbers are larger.
 const MAX_SYSTEM_ID: i64 = 1 << 22;
+
+/// Returns whether Linux may give this number to a process or thread.
+pub(super) fn is_system_id(id: i64) -> bool {
+    (1..=MAX_SYSTEM_ID).contains(&id)
+}
 
 /// Number of ids that a unit or the whole job needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +67,7 @@ impl SystemIds {
 
     /// Returns the number, if only one process or thread has it.
     fn unique(&self, id: i64) -> Option<i32> {
-        let is_unique = (1..=MAX_SYSTEM_ID).contains(&id) && self.0.get(&id) == Some(&1);
+        let is_unique = is_system_id(id) && self.0.get(&id) == Some(&1);
         i32::try_from(id).ok().filter(|_| is_unique)
     }
 }
@@ -164,7 +170,12 @@ impl TrackNumbers {
     /// Returns a lane of a track. The first lanes of all tracks have small numbers.
     pub(super) fn track(&self, track: u32, lane: u32) -> TrackId {
         let all = self.all.processes + self.all.tracks;
-        TrackId(1 + self.all.processes + self.before.tracks + u64::from(track) + u64::from(lane) * all)
+        let place = match lane {
+            0 => 0,
+            EARLIER_CALLS_LANE => 1,
+            lane => u64::from(lane) + 1,
+        };
+        TrackId(1 + self.all.processes + self.before.tracks + u64::from(track) + place * all)
     }
 }
 

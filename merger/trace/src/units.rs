@@ -143,8 +143,9 @@ impl RankUnits {
                         let drawn = read.and_then(|(mut found, dictionary)| {
                             let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
                             let out = UnitPieces { store: &store, scope, unit: number };
-                            found.replaced =
-                                draw(frame.format, unit, (&frame.windows, frame.t0), items, out)?;
+                            let changes = draw(frame.format, unit, (&frame.windows, frame.t0), items, out)?;
+                            found.replaced = changes.mended;
+                            found.without_source = changes.without_source;
                             facts.lock().unwrap_or_else(PoisonError::into_inner).add(&found);
                             Ok(())
                         });

@@ -1,6 +1,9 @@
 //! Divides the sorted items of a unit into time slices: what begins, continues and ends in each file.
 
-use super::item::{EventCounts, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout};
+use super::earlier_calls::{FlowSource, OpenFlows};
+use super::item::{
+    EventCounts, FlowEnd, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
+};
 use super::sort_items::{ItemExtra, StoredItem};
 use super::time_slices::TimeSlices;
 use super::track_numbers::TrackNumbers;
@@ -9,6 +12,11 @@ use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp,
 
 /// Approximate number of bytes that are compressed together. It affects the content of the files.
 pub(super) const PIECE_BYTES: usize = 1 << 20;
+
+/// Lane below a track for the calls of earlier files that launched something in the current file.
+pub(super) const EARLIER_CALLS_LANE: u32 = u32::MAX;
+/// Name of this lane.
+pub(super) const EARLIER_CALLS: &str = "calls before this file";
 
 /// A unit that is drawn.
 #[derive(Clone, Copy)]
@@ -47,8 +55,8 @@ pub(super) trait SliceWriter {
 pub(super) struct ItemDetails<'a> {
     pub(super) name: TextId,
     pub(super) category: TextId,
-    /// Flows; none for a slice that continues from another file.
-    pub(super) flows: ItemExtra<'a>,
+    /// Flows. A slice that continues from another file has those that begin at it and did not end in earlier files.
+    pub(super) flows: &'a [FlowEnd],
     pub(super) args: ItemExtra<'a>,
 }
 
@@ -90,7 +98,20 @@ pub(super) struct FileCanvas<'a, P, O> {
     /// Tracks that have a value.
     counters: Vec<u32>,
     tally: EventCounts,
+    /// Flows that began and did not end, if there are several files or a part of the run is drawn.
+    open_flows: Option<OpenFlows>,
+    /// Flows of the current item.
+    flows: Vec<FlowEnd>,
     spare: Vec<u8>,
+}
+
+/// What the writer could not write unchanged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WrittenChanges {
+    /// Texts that were replaced or cut.
+    pub(super) mended: u64,
+    /// Flows that end in a file without a slice at which they begin.
+    pub(super) without_source: u64,
 }
 
 /// Current state of a track.
@@ -132,6 +153,8 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             touched: Vec::new(),
             counters: Vec::new(),
             tally: EventCounts::default(),
+            open_flows: (windows.len() > 1 || windows.first() > t0).then(OpenFlows::default),
+            flows: Vec::new(),
             spare: Vec::new(),
         };
         canvas.enter(0)?;
@@ -151,8 +174,10 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         if place >= self.rows.len() {
             return Err(Failure::internal(format!("an item is on track {place} of {}", self.rows.len())));
         }
-        let what =
-            ItemDetails { name: item.name, category: item.category, flows: item.extra, args: item.extra };
+        let mut flows = std::mem::take(&mut self.flows);
+        flows.clear();
+        flows.extend(item.extra.flows());
+        let what = ItemDetails { name: item.name, category: item.category, flows: &flows, args: item.extra };
         match item.kind {
             ItemKind::Slice => self.slice(item.track, at, self.time(item.end)?, &what)?,
             ItemKind::Counter(value) => self.counter(item.track, at, value),
@@ -160,7 +185,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             ItemKind::Instant => {
                 self.touch(item.track);
                 self.tally.instants += 1;
-                self.tally.flows += what.flows.flows().count() as u64;
+                self.tally.flows += what.flows.len() as u64;
                 self.writer.instant(item.track, at, &what);
             }
             ItemKind::Sample(stack) => {
@@ -169,14 +194,15 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 self.writer.sample(item.track, at, stack);
             }
         }
+        self.flows = flows;
         if self.writer.bytes() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Draws slices that continue after the last item. Returns the number of texts that were not written
-    /// unchanged.
-    pub(super) fn finish(mut self) -> Result<(O, u64), Failure> {
+    /// Draws slices that continue after the last item.
+    pub(super) fn finish(mut self) -> Result<(O, WrittenChanges), Failure> {
         while self.next()? {}
-        Ok((self.out, self.writer.mended()))
+        let without_source = self.open_flows.as_ref().map_or(0, OpenFlows::without_source);
+        Ok((self.out, WrittenChanges { mended: self.writer.mended(), without_source }))
     }
 
     fn slice(
@@ -194,6 +220,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             _ => Overlaps::Separate,
         };
         let span = Span::new(start, end).map_err(Failure::internal)?;
+        self.follow_flows(FlowSource { track, name: what.name, category: what.category, span }, what.flows);
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
         if std::mem::replace(&mut row.opened, now) != now {
@@ -204,14 +231,16 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             Box::new(HeldSlice { name: what.name, category: what.category, extra: what.args.0.into() })
         });
         let (writer, tally) = (&mut self.writer, &mut self.tally);
+        let begun: Vec<FlowEnd>;
+        let mut what = *what;
+        if start < window.start() {
+            begun = what.flows.iter().copied().filter(|flow| matches!(flow, FlowEnd::From(_))).collect();
+            what.flows = &begun;
+        }
         let drawn = timeline.push(span, held, |edge| match edge {
             Edge::Begin { at, lane, span, cut, .. } => {
-                begin_part(
-                    writer,
-                    tally,
-                    (track, lane),
-                    SlicePart { at, until: end.min(window.end()), span, cut, what: *what },
-                );
+                let part = SlicePart { at, until: end.min(window.end()), span, cut, what };
+                begin_part(writer, tally, (track, lane), part);
             }
             Edge::End { at, lane } => writer.end(track, lane as u32, at),
         });
@@ -221,6 +250,34 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             self.touch(track);
         }
         Ok(())
+    }
+
+    /// Begins and ends the flows at a slice.
+    fn follow_flows(&mut self, slice: FlowSource, flows: &[FlowEnd]) {
+        let Some(open_flows) = &mut self.open_flows else { return };
+        let start = self.window.1.start();
+        for flow in flows {
+            match flow {
+                FlowEnd::From(number) => open_flows.begin(*number, slice),
+                FlowEnd::To(number) if slice.span.start() >= start => open_flows.end(*number, start),
+                FlowEnd::To(_) | FlowEnd::Through(_) => {}
+            }
+        }
+    }
+
+    /// Repeats the calls of earlier files that launched something in the current file.
+    fn repeat_earlier_calls(&mut self) {
+        let at = self.window.1.start();
+        let calls = self.open_flows.as_mut().map(OpenFlows::take_earlier);
+        for (call, flows) in calls.into_iter().flatten() {
+            let FlowSource { track, name, category, span } = call;
+            let what = ItemDetails { name, category, flows: &flows, args: ItemExtra::default() };
+            self.tally.earlier_calls += 1;
+            self.tally.flows += flows.len() as u64;
+            let part = SlicePart { at, until: at, span, cut: Cut::Both, what };
+            self.writer.begin(track, EARLIER_CALLS_LANE, &part);
+            self.writer.end(track, EARLIER_CALLS_LANE, at);
+        }
     }
 
     fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
@@ -280,15 +337,23 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let mut open = std::mem::take(&mut self.touched);
         open.retain(|track| self.rows.get(*track as usize).is_some_and(|row| row.end > window.start()));
         for track in open {
-            let (writer, tally) = (&mut self.writer, &mut self.tally);
+            let (writer, tally, open_flows) = (&mut self.writer, &mut self.tally, &self.open_flows);
             if let Some(row) = self.rows.get_mut(track as usize)
                 && let Some(timeline) = &mut row.timeline
             {
                 row.opened = number + 1;
                 timeline.open(window, |edge| {
                     if let Edge::Begin { at, lane, span, cut, item: Some(held) } = edge {
-                        let (flows, args) = (ItemExtra::default(), ItemExtra(&held.extra));
-                        let what = ItemDetails { name: held.name, category: held.category, flows, args };
+                        let args = ItemExtra(&held.extra);
+                        let is_open = |flow: &FlowEnd| match flow {
+                            FlowEnd::From(number) => {
+                                open_flows.as_ref().is_some_and(|open| open.is_open(*number))
+                            }
+                            FlowEnd::To(_) | FlowEnd::Through(_) => false,
+                        };
+                        let flows: Vec<FlowEnd> = args.flows().filter(is_open).collect();
+                        let what =
+                            ItemDetails { name: held.name, category: held.category, flows: &flows, args };
                         let until = span.end().min(window.end());
                         begin_part(writer, tally, (track, lane), SlicePart { at, until, span, cut, what });
                     }
@@ -317,6 +382,8 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 });
             }
         }
+        self.repeat_earlier_calls();
+        let writer = &mut self.writer;
         // A unit that has ended has no current values.
         let ended =
             self.layout.last.is_some_and(|last| last.saturating_sub(self.t0) < window.start().ns() as i64);
@@ -353,15 +420,13 @@ fn begin_part<P: SliceWriter>(
     writer: &mut P,
     tally: &mut EventCounts,
     (track, lane): (u32, usize),
-    mut part: SlicePart<'_>,
+    part: SlicePart<'_>,
 ) {
-    if matches!(part.cut, Cut::Begin | Cut::Both) {
-        part.what.flows = ItemExtra::default();
-        tally.continued += 1;
-    } else {
-        tally.slices += 1;
-        tally.flows += part.what.flows.flows().count() as u64;
+    match part.cut {
+        Cut::Begin | Cut::Both => tally.continued += 1,
+        Cut::None | Cut::End => tally.slices += 1,
     }
+    tally.flows += part.what.flows.len() as u64;
     writer.begin(track, lane as u32, &part);
 }
 
@@ -373,7 +438,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// T0 of all tests.
-    const T0: i64 = -1_000;
+    const T0: i64 = -2_000;
 
     #[derive(Clone, Debug, PartialEq)]
     enum Mark {
@@ -404,7 +469,7 @@ mod tests {
                 until: job_time(part.until),
                 name: part.what.name.0,
                 cut: part.cut,
-                flows: part.what.flows.flows().count(),
+                flows: part.what.flows.len(),
                 args: part.what.args.args().count(),
             });
         }
@@ -482,12 +547,23 @@ mod tests {
         name: u32,
     }
 
+    /// A flow begins at each item with an odd name, and ends at that with the next name.
+    fn flow_of(name: u32) -> FlowEnd {
+        if name % 2 == 1 { FlowEnd::From(name.into()) } else { FlowEnd::To((name - 1).into()) }
+    }
+
+    /// Returns the beginning of the slice at which the flow from a slice ends, if the flow runs forwards.
+    fn end_of_flow(items: &[Drawn], from: &Drawn) -> Option<i64> {
+        let end = items.iter().find(|item| item.name == from.name + 1 && from.name % 2 == 1)?;
+        (end.kind == ItemKind::Slice && end.start > from.start).then_some(end.start)
+    }
+
     fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, EventCounts)>> {
         let folder = tempfile::tempdir().unwrap();
         let mut sorter = ItemSorter::new(folder.path(), 1 << 20, 5);
         for drawn in items {
             let Drawn { start, end, track, kind, name } = *drawn;
-            let flows = [FlowEnd::From(name.into())];
+            let flows = [flow_of(name)];
             let (name, category) = (TextId(name), TextId(0));
             sorter
                 .push(&TraceItem { start, end, track, kind, name, category, flows: &flows, args: &[] })
@@ -510,14 +586,18 @@ mod tests {
         });
         prop::collection::vec(prop_oneof![4 => slice, 1 => value, 1 => moment], 0..60).prop_map(|items| {
             let items = items.into_iter().enumerate();
-            items
-                .map(|(i, (track, start, end, kind))| Drawn { start, end, track, kind, name: i as u32 + 1 })
-                .collect()
+            let item = |(i, (track, start, end, kind)): (usize, (u32, i64, i64, ItemKind))| {
+                // Both ends of a flow never begin at once.
+                let shift = (i % 2) as i64;
+                let (start, end) = (2 * start + shift, 2 * end + shift);
+                Drawn { start, end, track, kind, name: i as u32 + 1 }
+            };
+            items.map(item).collect()
         })
     }
 
     fn windows() -> impl Strategy<Value = TimeSlices> {
-        (-1_000i64..500, 1i64..3_000, prop::collection::btree_set(-1_000i64..2_000, 0..12))
+        (-2_000i64..1_000, 1i64..6_000, prop::collection::btree_set(-2_000i64..4_000, 0..12))
             .prop_map(|(from, length, cuts)| TimeSlices::one(from, from + length).cut_at(cuts.into_iter()))
     }
 
@@ -528,25 +608,38 @@ mod tests {
             for ((from, to), file) in windows.iter().zip(&files) {
                 let (marks, tally) = file.clone().unwrap_or_default();
                 let inside = |at: i64| from <= at && at < to;
-                let mut wanted: Vec<(u32, i64, i64, usize)> = items
-                    .iter()
-                    .filter(|item| item.kind == ItemKind::Slice)
+                // A slice that continues here has its flow unless that ended before.
+                let flows = |item: &Drawn| {
+                    let ended = end_of_flow(&items, item).is_some_and(|at| windows.first() <= at && at < from);
+                    usize::from(item.start >= from || item.name % 2 == 1 && !ended)
+                };
+                let slices = || items.iter().filter(|item| item.kind == ItemKind::Slice);
+                let mut wanted: Vec<(u32, i64, i64, usize)> = slices()
                     .filter(|item| inside(item.start) || item.start < from && item.end > from)
-                    .map(|item| (item.name, item.start.max(from), item.end.min(to), usize::from(item.start >= from)))
+                    .map(|item| (item.name, item.start.max(from), item.end.min(to), flows(item)))
                     .collect();
+                let continued = slices().filter(|item| item.start < from && item.end > from).count();
+                let all_slices = wanted.len();
+                // A call that ended before is repeated if its flow ends here.
+                let earlier = slices()
+                    .filter(|item| item.start < from && item.end <= from)
+                    .filter(|item| end_of_flow(&items, item).is_some_and(inside));
+                let earlier: Vec<_> = earlier.map(|item| (item.name, from, from, 1)).collect();
+                wanted.extend(&earlier);
                 wanted.sort_unstable();
                 let mut seen: Vec<(u32, i64, i64, usize)> = marks
                     .iter()
                     .filter_map(|mark| match mark {
-                        Mark::Begin { at, until, name, flows, .. } => Some((*name, *at, *until, *flows)),
+                        Mark::Begin { name, at, until, flows, .. } => Some((*name, *at, *until, *flows)),
                         _ => None,
                     })
                     .collect();
                 seen.sort_unstable();
-                // Flows are at the beginning of a slice, not where it continues.
                 prop_assert_eq!(&seen, &wanted);
-                let begun: usize = wanted.iter().map(|(.., flows)| flows).sum();
-                prop_assert_eq!((tally.slices, tally.continued), (begun as u64, (wanted.len() - begun) as u64));
+                let is_earlier = |mark: &&Mark| matches!(mark, Mark::Begin { lane: EARLIER_CALLS_LANE, .. });
+                prop_assert_eq!(marks.iter().filter(is_earlier).count(), earlier.len());
+                let counts = [all_slices - continued, continued, earlier.len()].map(|count| count as u64);
+                prop_assert_eq!([tally.slices, tally.continued, tally.earlier_calls], counts);
 
                 // Ends match the beginnings, on the same lanes.
                 let mut open: std::collections::HashMap<(u32, u32), Vec<i64>> = Default::default();

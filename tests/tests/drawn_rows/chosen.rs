@@ -52,7 +52,7 @@ fn what_is_not_asked_for_is_left_out_and_counted() {
     let plain = TraceSelection { annotations: false, group_by_queue: true, ..TraceSelection::default() };
     let job = read(&path, &plain, None, PLENTY);
     assert!(job.items.iter().all(|item| item.args.is_empty()));
-    assert!(job.items.iter().any(|item| item.track == "GPU 0/Queue 1"));
+    assert!(job.items.iter().any(|item| item.track == "GPU 0/GPU 0 Queue 1"));
     assert!(!job.items.iter().any(|item| item.track.to_lowercase().contains("stream")));
 }
 

@@ -18,9 +18,13 @@ fn all_rows_of_real_databases_are_drawn() {
     assert!(job.facts.launch_flows > 1000 && job.facts.items.counters > 6000);
     assert_eq!(job.layouts.len(), 4);
     let tracks: BTreeSet<&str> = job.items.iter().map(|item| item.track.as_str()).collect();
-    for track in
-        ["GPU 0/Stream 0", "GPU 0/copies", "GPU 0/SQ_WAVES_0", "GPU 0/memory allocated", "thread 110000"]
-    {
+    for track in [
+        "GPU 0/GPU 0 Stream 0",
+        "GPU 0/GPU 0 copies",
+        "GPU 0/GPU 0 SQ_WAVES_0",
+        "GPU 0/GPU 0 memory allocated",
+        "thread 110000",
+    ] {
         assert!(tracks.contains(track), "{track}: {tracks:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Chrome's JSON has the same slices. Perfetto's trace processor reads it, too.
 
-use super::compare::assert_shows;
+use super::compare::{EARLIER_CALLS, assert_shows};
 use super::expected::{Drawing, End, Key};
 use super::read::{Part, Shown, typed};
 use super::{Slices, Subject, rpd_merge};
@@ -30,23 +30,24 @@ fn expected(drawing: &Drawing, (from, to): (i64, i64)) -> Vec<(String, String, i
         .map(|span| {
             let (process, path) = span.key.clone();
             let start = span.start.max(from);
-            (process, path.replace('/', " "), start, span.end.min(to) - start, span.name.clone())
+            (process, flat_path(&path), start, span.end.min(to) - start, span.name.clone())
         })
         .collect();
     slices.sort();
     slices
 }
 
-/// The arrows from calls to kernels and copies that begin and end in a window.
+/// The arrows from calls to kernels and copies that end in a window. An earlier call is at its beginning.
 fn launched(drawing: &Drawing, (from, to): (i64, i64)) -> Vec<(i64, i64, String)> {
-    let inside = |end: &End| from <= end.1 && end.1 < to;
-    let arrows = drawing.arrows.iter().filter(|(call, sink)| inside(call) && inside(sink));
-    arrows.map(|(call, sink)| (call.1, sink.1, sink.2.clone())).collect()
+    let arrows = drawing.arrows.iter().filter(|(_, sink)| from <= sink.1 && sink.1 < to);
+    arrows.map(|(call, sink)| (call.1.max(from), sink.1, sink.2.clone())).collect()
 }
 
 fn told(rows: &[Row]) -> Vec<(String, String, i64, i64, String)> {
+    let is_earlier = |row: &&Row| row[1].as_str().is_some_and(|thread| thread.contains(EARLIER_CALLS));
     let mut slices: Vec<_> = rows
         .iter()
+        .filter(|row| !is_earlier(row))
         .map(|row| {
             let text = |place: usize| row[place].as_str().unwrap_or_default().to_owned();
             // Lanes are threads of their own.
@@ -72,7 +73,12 @@ fn read(path: &Path) -> Shown {
         let (pid, tid) = (event["pid"].as_i64().unwrap(), event["tid"].as_i64());
         let phase = event["ph"].as_str().unwrap();
         let key = || -> Key {
-            let thread = names[&(pid, tid)].split(" (lane ").next().unwrap_or_default().to_owned();
+            let thread = names[&(pid, tid)].split(" (lane ").next().unwrap_or_default();
+            let earlier = format!(" ({EARLIER_CALLS})");
+            let thread = match thread.strip_suffix(&earlier) {
+                Some(thread) => format!("{thread}/{EARLIER_CALLS}"),
+                None => thread.to_owned(),
+            };
             (names[&(pid, None)].clone(), thread)
         };
         let name = || event["name"].as_str().unwrap().to_owned();
@@ -126,10 +132,15 @@ fn read(path: &Path) -> Shown {
     shown
 }
 
-/// What is drawn without a tree of tracks: they are called by all that they are in.
+/// The name of a track without those that it is in.
+fn flat_path(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// What is drawn without a tree of tracks.
 fn flat(drawing: &Drawing) -> Drawing {
     let mut flat = drawing.clone();
-    let rename = |key: &mut Key| key.1 = key.1.replace('/', " ");
+    let rename = |key: &mut Key| key.1 = flat_path(&key.1);
     flat.spans.iter_mut().for_each(|span| rename(&mut span.key));
     flat.samples.iter_mut().for_each(|(key, ..)| rename(key));
     let ends = flat.arrows.iter_mut().flat_map(|(from, to)| [from, to]);

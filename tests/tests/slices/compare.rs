@@ -1,9 +1,12 @@
 //! Compares what a trace shows with what it must show.
 
-use super::expected::{Drawing, End, Span};
+use super::expected::{Drawing, End, Key, Span};
 use super::read::{Part, Shown};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+
+/// Name of the track of calls that ended before a file and launched something in it.
+pub(crate) const EARLIER_CALLS: &str = "calls before this file";
 
 /// The times of a file, ns since the first time of the job: from the first to before the second.
 pub(crate) type Window = (i64, i64);
@@ -17,11 +20,12 @@ pub(crate) fn assert_shows(shown: &Shown, drawing: &Drawing, windows: &[Window],
     let mut parts: Vec<Part> = windows
         .iter()
         .flat_map(|window| drawing.spans.iter().filter_map(|span| clip(span, *window)))
+        .chain(windows.iter().flat_map(|window| earlier_calls(drawing, *window)))
         .collect();
     parts.sort();
     assert_same(&shown.parts, &parts, &format!("{what}: slices"));
     let all = (windows[0].0, windows[windows.len() - 1].1);
-    assert_same(&shown.flows, &flows(drawing, all), &format!("{what}: flows"));
+    assert_same(&shown.flows, &flows(drawing, windows), &format!("{what}: flows"));
     let inside = |at: i64| all.0 <= at && at < all.1;
     let samples: Vec<_> = drawing.samples.iter().filter(|(_, at, _)| inside(*at)).cloned().collect();
     assert_same(&shown.samples, &samples, &format!("{what}: samples"));
@@ -51,15 +55,64 @@ fn clip(span: &Span, (from, to): Window) -> Option<Part> {
     })
 }
 
-/// Arrows with both ends in a window. Those of a collective go from each call to the next.
-fn flows(drawing: &Drawing, (from, to): Window) -> Vec<(End, End)> {
-    let inside = |end: &End| from <= end.1 && end.1 < to;
-    let mut flows: Vec<(End, End)> =
-        drawing.arrows.iter().filter(|(call, to)| inside(call) && inside(to)).cloned().collect();
-    for calls in &drawing.joint {
-        let calls: Vec<&End> = calls.iter().filter(|end| inside(end)).collect();
-        flows.extend(calls.windows(2).map(|two| (two[0].clone(), two[1].clone())));
+/// The track of calls that ended before a file and launched something in it.
+fn earlier_track((process, path): &Key) -> Key {
+    (process.clone(), format!("{path}/{EARLIER_CALLS}"))
+}
+
+/// The span that a call is.
+fn span_of<'a>(drawing: &'a Drawing, call: &End) -> &'a Span {
+    let is_call = |span: &&Span| (&span.key, span.start, &span.name) == (&call.0, call.1, &call.2);
+    drawing.spans.iter().filter(is_call).max_by_key(|span| span.end).expect("an arrow begins at a span")
+}
+
+/// The calls that ended before a window and launched something in it, once each and without a duration.
+fn earlier_calls(drawing: &Drawing, (from, to): Window) -> Vec<Part> {
+    let launched =
+        drawing.arrows.iter().filter(|(call, sink)| call.1 < from && from <= sink.1 && sink.1 < to);
+    let calls = launched.map(|(call, _)| span_of(drawing, call)).filter(|call| call.end <= from);
+    let parts: BTreeSet<Part> = calls
+        .map(|call| Part {
+            key: earlier_track(&call.key),
+            start: from,
+            duration: 0,
+            name: call.name.clone(),
+            category: call.category.clone(),
+            cut: Some(("both".to_owned(), call.start, call.end - call.start)),
+        })
+        .collect();
+    parts.into_iter().collect()
+}
+
+/// The points of an arrow from a call in these windows: the parts of the call up to the window with its end, the call
+/// again if it ended before that window, and the end.
+fn points(drawing: &Drawing, (call, sink): &(End, End), windows: &[Window]) -> Vec<End> {
+    let whole = span_of(drawing, call);
+    let mut points = Vec::new();
+    for &(from, to) in windows.iter().filter(|(from, _)| *from <= sink.1) {
+        let ends_here = sink.1 < to;
+        if clip(whole, (from, to)).is_some() {
+            points.push((call.0.clone(), call.1.max(from), call.2.clone()));
+        } else if ends_here && whole.end <= from {
+            points.push((earlier_track(&call.0), from, call.2.clone()));
+        }
+        if ends_here {
+            points.push(sink.clone());
+        }
     }
+    points
+}
+
+/// Arrows in these windows. Those of a collective go from each call to the next.
+fn flows(drawing: &Drawing, windows: &[Window]) -> Vec<(End, End)> {
+    let (from, to) = (windows[0].0, windows[windows.len() - 1].1);
+    let inside = |end: &End| from <= end.1 && end.1 < to;
+    let joint = drawing.joint.iter().map(|calls| calls.iter().filter(|end| inside(end)).cloned().collect());
+    let launches = drawing.arrows.iter().map(|arrow| points(drawing, arrow, windows));
+    let both = |points: Vec<End>| -> Vec<(End, End)> {
+        points.windows(2).map(|two| (two[0].clone(), two[1].clone())).collect()
+    };
+    let mut flows: Vec<(End, End)> = launches.chain(joint).flat_map(both).collect();
     flows.sort();
     flows
 }
@@ -141,7 +194,9 @@ pub(crate) struct Sums {
 /// What there is of each track.
 pub(crate) fn sums<'a>(files: impl Iterator<Item = &'a Shown>) -> BTreeMap<super::expected::Key, Sums> {
     let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
-    for part in files.flat_map(|shown| &shown.parts) {
+    // Files repeat calls, which one file has once.
+    let is_own = |part: &&Part| !part.key.1.ends_with(EARLIER_CALLS);
+    for part in files.flat_map(|shown| &shown.parts).filter(is_own) {
         assert!(part.duration >= 0, "{part:?}");
         let goes_on = part.cut.as_ref().is_some_and(|(word, ..)| word == "begin" || word == "both");
         let sum = sums.entry(part.key.clone()).or_default();

@@ -50,13 +50,15 @@ CREATE TEMP TABLE process AS SELECT p.id, CASE
         || iif(json_extract(p.extdata, '$.rpd.worker'), ' worker', '') || ' (' || n.hostname || ')' END AS name
   FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid;
 CREATE TEMP TABLE thread AS SELECT id, coalesce(nullif(RECORDED, ''), 'thread ' || tid) AS name FROM rocpd_info_thread;
-CREATE TEMP TABLE agent AS SELECT id, type = 'GPU' AS gpu,
-    iif(type = 'GPU', 'GPU', 'CPU') || ' ' || coalesce(type_index, logical_index, absolute_index)
+CREATE TEMP TABLE agent AS WITH called AS (SELECT *,
+      iif(type = 'GPU', 'GPU', 'CPU') || ' ' || coalesce(type_index, logical_index, absolute_index) AS label
+      FROM rocpd_info_agent)
+  SELECT id, type = 'GPU' AS gpu, label
     || coalesce(' (' || coalesce(json_extract(extdata, '$.rpd.pci'),
         iif(json_extract(extdata, '$.location_id') > 0, printf('%04x:%02x:%02x.%x',
             coalesce(json_extract(extdata, '$.domain'), 0), json_extract(extdata, '$.location_id') >> 8,
             (json_extract(extdata, '$.location_id') >> 3) & 31, json_extract(extdata, '$.location_id') & 7), NULL))
-        || ')', '') || '/' AS name FROM rocpd_info_agent;
+        || ')', '') || '/' || label || ' ' AS name FROM called;
 CREATE TEMP TABLE stream AS WITH called AS (SELECT id, pid, coalesce(json_extract(extdata, '$.rpd.id'), id) AS number,
       CASE WHEN coalesce(RECORDED, '') = '' THEN 'stream ' || (row_number() OVER (PARTITION BY pid ORDER BY id) - 1)
         WHEN RECORDED LIKE '%stream%' THEN RECORDED ELSE 'stream ' || RECORDED END AS name FROM rocpd_info_stream)

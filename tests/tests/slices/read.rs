@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Number, parent, name and process of each track.
-const TRACKS: &str = "SELECT t.id, t.parent_id, coalesce(th.name, t.name), p.name
+const TRACKS: &str =
+    "SELECT t.id, t.parent_id, coalesce(th.name, nullif(t.name, ''), 'thread ' || th.tid), p.name
     FROM track t LEFT JOIN thread_track tt ON tt.id = t.id LEFT JOIN thread th ON th.utid = tt.utid
     LEFT JOIN process_track pt ON pt.id = t.id LEFT JOIN process_counter_track ct ON ct.id = t.id
     LEFT JOIN process p ON p.upid = coalesce(th.upid, pt.upid, ct.upid)";
@@ -21,7 +22,7 @@ const FLOWS: &str = "SELECT o.track_id, o.ts, o.name, i.track_id, i.ts, i.name
     FROM flow JOIN slice o ON flow.slice_out = o.id JOIN slice i ON flow.slice_in = i.id";
 
 const SAMPLES: &str =
-    "SELECT p.name, th.name, s.ts, s.callsite_id FROM perf_sample s JOIN thread th USING (utid)
+    "SELECT p.name, coalesce(th.name, 'thread ' || th.tid), s.ts, s.callsite_id FROM perf_sample s JOIN thread th USING (utid)
     JOIN process p USING (upid)";
 
 /// Call stacks: each frame with the one that called it.

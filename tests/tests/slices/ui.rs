@@ -10,41 +10,41 @@ const TREE: &str = "\
 rank 0 (gpu000) 4000
   main 4000
     main 4000
-  thread 400001 400001
-    thread 400001 400001
+  Thread 400001
+    Thread 400001
   GPU 0
-    Stream 2
-    Stream 3
-    copies
-    allocations
-    memory allocated
-    SQ_WAVES
-    GRBM_GUI_ACTIVE
+    GPU 0 Stream 2
+    GPU 0 Stream 3
+    GPU 0 copies
+    GPU 0 allocations
+    GPU 0 memory allocated
+    GPU 0 SQ_WAVES
+    GPU 0 GRBM_GUI_ACTIVE
   GPU 1
-    Default Stream
-    Stream 0
-    Stream 1
-    Stream 2
-    Stream 3
+    GPU 1 Default Stream
+    GPU 1 Stream 0
+    GPU 1 Stream 1
+    GPU 1 Stream 2
+    GPU 1 Stream 3
   allocations
 rank 1 (gpu001) 4010
   main 4010
     main 4010
-  thread 401001 401001
-    thread 401001 401001
+  Thread 401001
+    Thread 401001
   GPU 0
-    Default Stream
-    Stream 2
-    copies
-    allocations
-    memory allocated
-    SQ_WAVES
-    GRBM_GUI_ACTIVE
+    GPU 0 Default Stream
+    GPU 0 Stream 2
+    GPU 0 copies
+    GPU 0 allocations
+    GPU 0 memory allocated
+    GPU 0 SQ_WAVES
+    GPU 0 GRBM_GUI_ACTIVE
   GPU 1
-    Default Stream
-    Stream 1
-    Stream 2
-    Stream 3
+    GPU 1 Default Stream
+    GPU 1 Stream 1
+    GPU 1 Stream 2
+    GPU 1 Stream 3
   allocations
 ";
 
@@ -60,8 +60,10 @@ fn the_ui_of_perfetto_draws_the_tracks_of_a_slice_in_order() {
     let opened = ui.open(&slices.files[1].0, &pictures.join("perfetto-ui.png"));
     assert_eq!(opened.errors, Vec::<String>::new());
     let events = &slices.index["files"][1]["events"];
-    let drawn: u64 =
-        ["slices", "continued", "instants"].iter().map(|what| events[what].as_u64().unwrap()).sum();
+    let drawn: u64 = ["slices", "continued", "earlier_calls", "instants"]
+        .iter()
+        .map(|what| events[what].as_u64().unwrap())
+        .sum();
     assert_eq!(opened.slices, drawn);
     assert_eq!(opened.tree(), TREE);
 }

@@ -2,7 +2,8 @@
 
 use super::JobRows;
 use super::placement::{MemoryLevel, NO_PROCESS, TrackKey, TrackPlace};
-use crate::item::{DrawnTrack, TrackKind, UnitLayout};
+use crate::item::{DrawnTrack, TrackKind, UnitLayout, unnamed_thread};
+use crate::track_numbers::is_system_id;
 use rpd_perfetto::Overlaps;
 use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +131,11 @@ impl Tracks<'_> {
     fn add_track(&mut self, key: TrackKey) {
         let (_, place) = key;
         let parent = self.group_of(place).map(|agent| self.agent_group(agent));
-        let (name, kind, description) = self.describe_track(place);
+        let (mut name, kind, description) = self.describe_track(place);
+        // Readers also show a track without its parent, for example where it is pinned.
+        if let Some(agent) = self.group_of(place).and_then(|agent| self.agent(agent)) {
+            name = format!("{} {name}", agent.short_label());
+        }
         let place = self.push_track(parent, name, kind, description);
         self.layout.seen.tracks.insert(key, place);
     }
@@ -169,9 +174,13 @@ impl Tracks<'_> {
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
         match place {
             TrackPlace::Thread(thread) => match self.names.threads.at(thread) {
+                // Readers of files without threads make up such numbers.
+                Some(thread) if !is_system_id(thread.tid) && !thread.name.is_empty() => {
+                    plain(&thread.name, Overlaps::Nest)
+                }
                 Some(thread) => {
                     let name = non_empty(own_name(&thread.name, thread.tid));
-                    let name = name.unwrap_or_else(|| format!("thread {}", thread.tid));
+                    let name = name.unwrap_or_else(|| unnamed_thread(thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
