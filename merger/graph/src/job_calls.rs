@@ -246,7 +246,7 @@ impl CallTimeline {
     }
 
     /// Returns whether a call of a stream is the kernel of a collective.
-    pub(crate) fn is_collective_kernel(&self, call: usize) -> bool {
+    pub fn is_collective_kernel(&self, call: usize) -> bool {
         self.is_stream && self.entries.binary_search_by_key(&call, |entry| entry.call as usize).is_ok()
     }
 

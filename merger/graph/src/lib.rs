@@ -28,6 +28,7 @@ mod message_flows;
 mod messages;
 mod observed_waits;
 mod open_calls;
+mod pair_waits;
 mod replay;
 mod replay_plan;
 mod scenarios;
