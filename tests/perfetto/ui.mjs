@@ -8,12 +8,11 @@
 // "children"}, ...], "slices": NUMBER, "errors": [...], "dialog": TEXT or null} and writes a picture of what is seen. Exit 1, with the reason on standard error, if the trace does not come up.
 //
 // Chromium talks over a pipe: no port is open but that of the site, on loopback, and no other host can be reached.
-import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
-import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import { sleep, startChromium } from '../browser/chromium.mjs';
 
 const [site, trace, picture, depth = '2', commands = ''] = process.argv.slice(2);
 if (!picture) {
@@ -42,78 +41,15 @@ const home = `http://127.0.0.1:${server.address().port}`;
 
 // --- the browser ------------------------------------------------------------------------------------------
 
-const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'perfetto-ui-'));
-const browser = spawn(
-  process.env.RPD_CHROMIUM || 'chromium',
-  [
-    '--headless', '--remote-debugging-pipe', '--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu',
-    '--enable-unsafe-swiftshader', '--no-first-run', '--disable-background-networking', '--disable-component-update',
-    '--disable-sync', '--hide-scrollbars', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
-    `--user-data-dir=${profile}`, `--window-size=${WIDTH},${HEIGHT}`, 'about:blank',
-  ],
-  // What it leaves behind when it is killed goes with the profile.
-  { stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'], env: { ...process.env, TMPDIR: profile } },
-);
-let said = '';
-browser.stderr.on('data', (text) => (said = (said + text).slice(-4000)));
-browser.on('error', (error) => leave(1, `chromium cannot be started: ${error.message}`));
-browser.on('exit', (code) => leaving || leave(1, `chromium ended with ${code}:\n${said}`));
-
-let leaving = false;
-function leave(status, reason) {
-  if (leaving) return;
-  leaving = true;
-  if (reason) console.error(reason);
-  browser.kill('SIGKILL');
-  server.close();
-  setTimeout(() => {
-    fs.rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
-    process.exit(status);
-  }, 100);
-}
-setTimeout(() => leave(1, `the trace did not come up within ${PATIENCE / 1000} s\n${said}`), PATIENCE);
-
-const [, , , toBrowser, fromBrowser] = browser.stdio;
-const answers = new Map();
-const heard = [];
-let messages = 0, session, rest = '';
-fromBrowser.setEncoding('utf8');
-fromBrowser.on('data', (text) => {
-  const all = (rest + text).split('\0');
-  rest = all.pop();
-  for (const message of all.map((one) => JSON.parse(one))) {
-    if (message.id) answers.get(message.id)?.(message);
-    else if (message.method === 'Runtime.exceptionThrown') {
-      const { text, exception } = message.params.exceptionDetails;
-      heard.push(`exception: ${exception?.description ?? text}`.slice(0, 500));
-    }
-  }
+const browser = startChromium({
+  width: WIDTH, height: HEIGHT, patience: PATIENCE, what: 'the trace', close: () => server.close(),
 });
-function tell(method, params = {}) {
-  const id = ++messages;
-  toBrowser.write(`${JSON.stringify({ id, method, params, sessionId: session })}\0`);
-  return new Promise((resolve, reject) => {
-    answers.set(id, (message) => (message.error ? reject(new Error(`${method}: ${message.error.message}`)) : resolve(message.result)));
-  });
-}
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-// Runs a function in the page; it may return a promise, and must return what JSON has.
-async function inPage(code, ...args) {
-  const expression = `(${code})(...${JSON.stringify(args)})`;
-  const { result, exceptionDetails } = await tell('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });
-  if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
-  return result.value;
-}
+const { tell, inPage, heard, leave } = browser;
 
 // --- the page ---------------------------------------------------------------------------------------------
 
 try {
-  const { targetId } = await tell('Target.createTarget', { url: 'about:blank' });
-  session = (await tell('Target.attachToTarget', { targetId, flatten: true })).sessionId;
-  await tell('Runtime.enable');
-  await tell('Page.enable');
-  await tell('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, mobile: false });
+  await browser.openPage();
   await tell('Page.navigate', { url: `${home}/#!/?url=${home}/opened-trace${commands && `&startupCommands=${commands}`}` });
   // It moves to the page of the trace when all is loaded.
   while (!(await inPage(() => location.hash.startsWith('#!/viewer') && Boolean(globalThis.app?.trace ?? globalThis.app?._activeTrace)).catch(() => false))) {
