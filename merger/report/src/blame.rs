@@ -2,7 +2,7 @@
 
 use crate::evidence::wait_evidence;
 use crate::input::ReportRun;
-use crate::report::{Cell, Report, ReportTable};
+use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{AnalysedRun, ListedParts, label_text, missing_reasons, process_of, with_analysis};
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -47,14 +47,7 @@ pub(crate) fn report_blame(
         };
         let mut unavailable = missing_reasons(found.calls);
         if rank.is_none() {
-            let gain = "the gain is computed for the ranks that caused the most waiting";
-            unavailable.extend(table.unknown_values(&[
-                ("rank", "the process has no rank"),
-                ("gpu", "the process has no GPU or several"),
-                ("gain_ns", gain),
-                ("gain_error_bound_ns", gain),
-                ("largest_cause", "nobody waited for it"),
-            ]));
+            unavailable.extend(unknown_of_ranks(&table));
         }
         let notes = found.reasons.iter();
         let mut notes: Vec<String> =
@@ -74,7 +67,20 @@ pub(crate) fn report_blame(
     })
 }
 
-fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
+/// Returns why values of the table of ranks are not known.
+pub(crate) fn unknown_of_ranks(table: &ReportTable) -> Vec<Unavailable> {
+    let gain = "the gain is computed for the ranks that caused the most waiting";
+    table.unknown_values(&[
+        ("rank", "the process has no rank"),
+        ("gpu", "the process has no GPU or several"),
+        ("gain_ns", gain),
+        ("gain_error_bound_ns", gain),
+        ("largest_cause", "nobody waited for it"),
+    ])
+}
+
+/// Returns a row for each thread and stream, the one that caused the most waiting first.
+pub(crate) fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
     let mut table = ReportTable::new("blame", &with_unit(found, RANK_COLUMNS));
     let gains = found.analysis.largest_gains(&found.costs);
     for timeline in by_cost(found) {
@@ -112,7 +118,7 @@ fn by_cost(found: &AnalysedRun<'_>) -> Vec<u32> {
 }
 
 /// Returns the threads that are named; if none is, the one that caused the most waiting.
-fn first_causes(found: &AnalysedRun<'_>) -> Vec<u32> {
+pub(crate) fn first_causes(found: &AnalysedRun<'_>) -> Vec<u32> {
     match found.diagnosis.findings.first() {
         Some(finding) => finding.subject.timelines().to_vec(),
         None => by_cost(found).into_iter().take(1).collect(),
@@ -162,7 +168,15 @@ fn timelines_of_rank(found: &AnalysedRun<'_>, rank: u32) -> Result<Vec<u32>, Fai
     }
 }
 
-fn label_table(found: &AnalysedRun<'_>, rank: u32, max_rows: usize) -> Result<ReportTable, Failure> {
+/// Returns the work of a rank by label beside what is typical, the one with the largest excess first.
+///
+/// # Errors
+/// If no calls of the rank were recorded.
+pub(crate) fn label_table(
+    found: &AnalysedRun<'_>,
+    rank: u32,
+    max_rows: usize,
+) -> Result<ReportTable, Failure> {
     let of_timeline = |timeline: u32| {
         let work = found.analysis.step_work(timeline).into_iter();
         work.map(move |work| (timeline, work))

@@ -67,23 +67,12 @@ enum Recorded {
 
 /// Makes the report.
 pub(crate) fn report_integrity(run: &ReportRun, comm: &dyn Comm, max_rows: usize) -> Result<Report, Failure> {
-    let mut table = ReportTable::new("integrity", &COLUMNS);
-    for finding in findings(run) {
-        table.push_up_to(max_rows, finding.cells());
-    }
+    let (table, notes) = integrity_table(run, max_rows);
     let mut unavailable = vec![Unavailable::new("run.start_ns", "this subcommand reads no times")];
     unavailable.extend(table.unknown_values(&[("count", "the number of these rows is not known")]));
     let rows = TimedRows::new(run);
     rows.read_categories(comm)?;
     unavailable.extend(not_recorded(&rows));
-    let mut notes = Vec::from_iter(failed_ranks(run));
-    let note = match (incomplete(run), table.rows.is_empty()) {
-        (Some(reason), _) => format!("the run is incomplete: {reason}"),
-        (None, true) => "nothing is missing".to_owned(),
-        (None, false) => "the run is complete".to_owned(),
-    };
-    notes.extend(collective_faults(run));
-    notes.push(note);
     Ok(Report {
         subject: "integrity",
         run: run.head(),
@@ -92,6 +81,23 @@ pub(crate) fn report_integrity(run: &ReportRun, comm: &dyn Comm, max_rows: usize
         unavailable,
         screen: None,
     })
+}
+
+/// Returns what is missing, with notes on ranks that failed and on collectives, and whether the run is complete.
+pub(crate) fn integrity_table(run: &ReportRun, max_rows: usize) -> (ReportTable, Vec<String>) {
+    let mut table = ReportTable::new("integrity", &COLUMNS);
+    for finding in findings(run) {
+        table.push_up_to(max_rows, finding.cells());
+    }
+    let mut notes = Vec::from_iter(failed_ranks(run));
+    let note = match (incomplete(run), table.rows.is_empty()) {
+        (Some(reason), _) => format!("the run is incomplete: {reason}"),
+        (None, true) => "nothing is missing".to_owned(),
+        (None, false) => "the run is complete".to_owned(),
+    };
+    notes.extend(collective_faults(run));
+    notes.push(note);
+    (table, notes)
 }
 
 /// Returns why the run is incomplete, in a few words; `None` if no rank, file or row is missing.

@@ -39,27 +39,30 @@ pub(crate) fn report_messages(
     max_rows: usize,
 ) -> Result<Option<Report>, Failure> {
     let listed = ListedParts { messages: true, ..ListedParts::default() };
-    with_analysis(run, comm, listed, |found| {
-        let is_selected = |process: Option<u32>| {
-            let process = process.and_then(|process| found.calls.processes.get(process as usize));
-            process.is_some_and(|process| run.selection.contains(process.run_process as u32))
-        };
-        let mut flows = found.analysis.message_flows();
-        flows.retain(|flow| is_selected(flow.from) || is_selected(flow.to));
-        // The sort is stable: flows of equal waiting stay in the order of their ranks.
-        flows.sort_by_key(|flow| Reverse(flow.late_sender_ns.saturating_add(flow.late_receiver_ns)));
-        let mut table = ReportTable::new("messages", &COLUMNS);
-        flows.iter().for_each(|flow| table.push_up_to(max_rows, cells(found, flow)));
-        let mut unavailable = missing_reasons(found.calls);
-        unavailable.extend(table.unknown_values(&REASONS));
-        if found.calls.job.timelines.is_empty() {
-            unavailable.push(no_calls("messages", found.calls));
-        } else if flows.is_empty() {
-            unavailable.push(Unavailable::new("messages", "the selected ranks send and receive none"));
-        }
-        let (tables, notes) = (vec![table], doubts(found));
-        Ok(Report { subject: "messages", run: run.head(), tables, notes, unavailable, screen: None })
-    })
+    with_analysis(run, comm, listed, |found| Ok(messages_report(run, found, max_rows)))
+}
+
+/// Makes the report from analysed calls, which must have kept their messages.
+pub(crate) fn messages_report(run: &ReportRun, found: &AnalysedRun<'_>, max_rows: usize) -> Report {
+    let is_selected = |process: Option<u32>| {
+        let process = process.and_then(|process| found.calls.processes.get(process as usize));
+        process.is_some_and(|process| run.selection.contains(process.run_process as u32))
+    };
+    let mut flows = found.analysis.message_flows();
+    flows.retain(|flow| is_selected(flow.from) || is_selected(flow.to));
+    // The sort is stable: flows of equal waiting stay in the order of their ranks.
+    flows.sort_by_key(|flow| Reverse(flow.late_sender_ns.saturating_add(flow.late_receiver_ns)));
+    let mut table = ReportTable::new("messages", &COLUMNS);
+    flows.iter().for_each(|flow| table.push_up_to(max_rows, cells(found, flow)));
+    let mut unavailable = missing_reasons(found.calls);
+    unavailable.extend(table.unknown_values(&REASONS));
+    if found.calls.job.timelines.is_empty() {
+        unavailable.push(no_calls("messages", found.calls));
+    } else if flows.is_empty() {
+        unavailable.push(Unavailable::new("messages", "the selected ranks send and receive none"));
+    }
+    let (tables, notes) = (vec![table], doubts(found));
+    Report { subject: "messages", run: run.head(), tables, notes, unavailable, screen: None }
 }
 
 fn cells(found: &AnalysedRun<'_>, flow: &MessageFlow) -> Vec<Cell> {

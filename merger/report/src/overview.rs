@@ -37,27 +37,31 @@ pub(crate) fn report_overview(
     let listed = ListedParts { row_keys: explained.is_some(), ..ListedParts::default() };
     with_analysis(run, comm, listed, |found| {
         report.unavailable.extend(missing_reasons(found.calls));
-        let verdict = verdict_lines(found);
-        let mut lines = verdict.lines;
-        lines.push(("steps", steps_text(found)));
-        let missing = incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned());
-        let failed = failed_ranks(run).map_or(String::new(), |failed| format!("; {failed}"));
-        let faults = match has_differing_collectives(run) {
-            true => "; collectives differ between ranks (rpd-report integrity)",
-            false => "",
-        };
-        lines.push(("complete", missing + &failed + faults));
-        lines.push(("clocks", ClockBounds::of(run).describe()));
-        let mut tables = Vec::new();
+        let mut screen = verdict_screen(run, found);
         if let Some(max_listed) = explained {
-            tables.extend(EVIDENCE_TABLES);
+            screen.tables.extend(EVIDENCE_TABLES);
             explain(run, found, max_listed, &mut report)?;
+            screen.next.retain(|next| next.purpose != EXPLAINING);
         }
-        let mut next = next_commands(run, found);
-        next.retain(|next| explained.is_none() || next.purpose != EXPLAINING);
-        report.screen = Some(VerdictScreen { lines, next, tables, json: verdict.json });
+        report.screen = Some(screen);
         Ok(report)
     })
+}
+
+/// Words the verdict on a run, with the commands that continue from there.
+pub(crate) fn verdict_screen(run: &ReportRun, found: &AnalysedRun<'_>) -> VerdictScreen {
+    let verdict = verdict_lines(found);
+    let mut lines = verdict.lines;
+    lines.push(("steps", steps_text(found)));
+    let missing = incomplete(run).unwrap_or_else(|| "nothing is missing".to_owned());
+    let failed = failed_ranks(run).map_or(String::new(), |failed| format!("; {failed}"));
+    let faults = match has_differing_collectives(run) {
+        true => "; collectives differ between ranks (rpd-report integrity)",
+        false => "",
+    };
+    lines.push(("complete", missing + &failed + faults));
+    lines.push(("clocks", ClockBounds::of(run).describe()));
+    VerdictScreen { lines, next: next_commands(run, found), tables: Vec::new(), json: verdict.json }
 }
 
 /// Adds the calls that show the findings.

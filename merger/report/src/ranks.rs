@@ -2,8 +2,9 @@
 
 use crate::clocks::ClockBounds;
 use crate::input::{ProcessGroups, ReportRun};
+use crate::kernel_class::KernelClass;
 use crate::report::{Cell, Report, ReportTable};
-use crate::rows::{CategoryCode, TimedRow, TimedRows, TimedTable};
+use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
 use crate::statistics::IntervalUnion;
 use crate::summary::joined_span;
 use rpd_comm::Comm;
@@ -42,9 +43,19 @@ pub(crate) fn report_ranks(run: &ReportRun, comm: &dyn Comm, max_rows: usize) ->
 
 /// Makes the report from these rows, and reads the categories of their events.
 pub(crate) fn rank_report(rows: &TimedRows<'_>, comm: &dyn Comm, max_rows: usize) -> Result<Report, Failure> {
-    let run = rows.run;
-    let groups = ProcessGroups::by_rank(&run.database.processes);
+    let groups = ProcessGroups::by_rank(&rows.run.database.processes);
     let times = rank_times(rows, comm, &groups)?;
+    Ok(ranks_report(rows, &groups, times, max_rows))
+}
+
+/// Makes the report from the times of each group, after all rows are read.
+pub(crate) fn ranks_report(
+    rows: &TimedRows<'_>,
+    groups: &ProcessGroups,
+    times: BTreeMap<u32, RankTimes>,
+    max_rows: usize,
+) -> Report {
+    let run = rows.run;
     let bounds = ClockBounds::of(run);
     let span = times.values().fold(None, |span, times| joined_span(span, times.span));
     let mut table = ReportTable::new("ranks", &COLUMNS);
@@ -52,8 +63,10 @@ pub(crate) fn rank_report(rows: &TimedRows<'_>, comm: &dyn Comm, max_rows: usize
         let Some(group) = groups.groups.get(group as usize) else { continue };
         let bound = bounds.error_bound(group.rank, &group.host);
         let length = times.span.map_or(0, |(first, last)| last.saturating_sub(first));
+        let mut kernels = times.computing;
+        kernels.join(times.communicating);
         let [mpi, rccl, busy, copies] =
-            [times.mpi, times.rccl, times.kernels, times.copies].map(IntervalUnion::length);
+            [times.mpi, times.rccl, kernels, times.copies].map(IntervalUnion::length);
         let share = |ns: i64| if length > 0 { Cell::Ratio(ns as f64 / length as f64) } else { Cell::Unknown };
         let row = vec![
             Cell::known(group.rank, |rank| Cell::Count(rank.into())),
@@ -74,18 +87,20 @@ pub(crate) fn rank_report(rows: &TimedRows<'_>, comm: &dyn Comm, max_rows: usize
     let mut unavailable = table.unknown_values(&REASONS);
     unavailable.extend(rows.left_out("ranks"));
     let run = run.head_with(span);
-    Ok(Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable, screen: None })
+    Report { subject: "ranks", run, tables: vec![table], notes: Vec::new(), unavailable, screen: None }
 }
 
 /// Times of the processes of a rank.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct RankTimes {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RankTimes {
     /// First start and last end, ns.
-    span: Option<(i64, i64)>,
-    mpi: IntervalUnion,
-    rccl: IntervalUnion,
-    kernels: IntervalUnion,
-    copies: IntervalUnion,
+    pub(crate) span: Option<(i64, i64)>,
+    pub(crate) mpi: IntervalUnion,
+    pub(crate) rccl: IntervalUnion,
+    /// Kernels that do not communicate, and those that do.
+    pub(crate) computing: IntervalUnion,
+    pub(crate) communicating: IntervalUnion,
+    pub(crate) copies: IntervalUnion,
     agents: BTreeSet<i64>,
     gpus: BTreeSet<String>,
 }
@@ -103,6 +118,8 @@ enum CallKind {
 struct GroupTimes {
     times: BTreeMap<u32, RankTimes>,
     kinds: HashMap<CategoryCode, CallKind>,
+    /// Whether the kernels of a name communicate.
+    communicating: HashMap<NameNumber, bool>,
 }
 
 impl GroupTimes {
@@ -123,7 +140,15 @@ impl GroupTimes {
                 }
             }
             TimedTable::Kernel => {
-                times.kernels.add(start, end);
+                let communicates =
+                    |name: NameNumber| KernelClass::of(&rows.names.text(name)) == KernelClass::Communication;
+                let is_communicating = row.name.is_some_and(|name| {
+                    *self.communicating.entry(name).or_insert_with(|| communicates(name))
+                });
+                match is_communicating {
+                    true => times.communicating.add(start, end),
+                    false => times.computing.add(start, end),
+                }
                 times.agents.extend(row.agent);
             }
             TimedTable::Copy => times.copies.add(start, end),
@@ -146,7 +171,8 @@ fn joined_times(
         times.span = joined_span(times.span, theirs.span);
         times.mpi.join(theirs.mpi);
         times.rccl.join(theirs.rccl);
-        times.kernels.join(theirs.kernels);
+        times.computing.join(theirs.computing);
+        times.communicating.join(theirs.communicating);
         times.copies.join(theirs.copies);
         times.agents.extend(theirs.agents);
         times.gpus.extend(theirs.gpus);
@@ -163,7 +189,7 @@ fn call_kind(rows: &TimedRows<'_>, category: CategoryCode) -> CallKind {
 }
 
 /// Returns the times of each group that has rows.
-fn rank_times(
+pub(crate) fn rank_times(
     rows: &TimedRows<'_>,
     comm: &dyn Comm,
     groups: &ProcessGroups,

@@ -105,6 +105,9 @@ fn make_report(cli: &CommandLine, comm: &dyn Comm, run: &ReportRun) -> Result<Op
         }
         Some(Subject::Path(_)) => report_path(run, comm, max_rows),
         Some(Subject::Efficiency(_)) => report_efficiency(run, comm, max_rows),
+        Some(Subject::Html { output, force, .. }) => {
+            crate::html::write_html(run, comm, (output, *force), cli.common.max_page_rows()).map(|()| None)
+        }
         Some(Subject::Clocks(_)) => Ok(Some(report_clocks(run, max_rows))),
         Some(Subject::Integrity(_)) => report_integrity(run, comm, max_rows).map(Some),
     }

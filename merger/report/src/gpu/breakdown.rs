@@ -1,7 +1,7 @@
 //! Where the time of a GPU went. docs/GPU.md has the formulas.
 
-use super::kernel_class::KernelClass;
 use super::work::GpuWork;
+use crate::kernel_class::KernelClass;
 use crate::statistics::{Distribution, IntervalUnion, length, overlap};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

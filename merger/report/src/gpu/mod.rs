@@ -2,17 +2,16 @@
 
 mod breakdown;
 mod collective_kernels;
-mod kernel_class;
 mod work;
 
 use crate::input::ReportRun;
+use crate::kernel_class::KernelClass;
 use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::rows::TimedRows;
 use crate::statistics::DurationSummary;
 use crate::summary::joined_span;
 use breakdown::{ClassTime, GpuTimes};
 use collective_kernels::{CollectiveKernel, collective_table};
-use kernel_class::KernelClass;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};

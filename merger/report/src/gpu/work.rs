@@ -1,7 +1,7 @@
 //! Reads the work of the GPUs of a unit, and the calls that launched it.
 
 use super::collective_kernels::{CollectiveKernel, read_collectives};
-use super::kernel_class::KernelClass;
+use crate::kernel_class::KernelClass;
 use crate::rows::{NameNumber, TimedRow, TimedRows, TimedTable};
 use rpd_console::Failure;
 use rpd_run::{RowUnit, row_times};

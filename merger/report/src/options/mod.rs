@@ -23,6 +23,7 @@ Examples:
   rpd-report collectives --format csv RUN > collectives.csv
   rpd-report integrity --strict RUN      what is missing; exit code 3 if anything is
   rpd-report clocks --format json RUN    error bounds of times, for machines
+  rpd-report html -o report.html RUN     all of this as one page for a browser
   mpirun -n 8 rpd-report RUN             the same report, read by eight ranks
 
 Inputs are all that rpd-merge reads. Inputs that are not merged are read without writing a database; files of
@@ -79,6 +80,9 @@ impl CommandLine {
             let why = "--format csv prints one table: add a subcommand, such as summary or ranks";
             return Err(Failure::usage(why));
         }
+        if matches!(self.subject, Some(Subject::Html { .. })) && self.common.format != OutputFormat::Text {
+            return Err(Failure::usage("html writes a page; omit --format"));
+        }
         self.explained().map(drop)
     }
 
@@ -87,7 +91,10 @@ impl CommandLine {
         let explains = matches!(self.explained(), Ok(Some(_)));
         explains
             || self.common.window.is_some()
-            || matches!(self.subject, Some(Subject::Steps { .. } | Subject::Anomalies(_)))
+            || matches!(
+                self.subject,
+                Some(Subject::Steps { .. } | Subject::Anomalies(_) | Subject::Html { .. })
+            )
     }
 
     /// Returns the inputs before and after the subcommand.
@@ -189,6 +196,21 @@ pub(crate) enum Subject {
     Clocks(SubjectInputs),
     /// What is missing in the run: ranks, files, rows, matches
     Integrity(SubjectInputs),
+    /// All of this as one HTML page, which needs no network: verdict, ranks over time, steps, tables
+    ///
+    /// Opens from a file in a browser of 2023 or later. Tables have 2,000 rows, or --top N, and the sum of the others;
+    /// those of ranks have all. The file is for the user only.
+    Html {
+        /// The file to write
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Overwrite FILE, if it is an older page
+        #[arg(long)]
+        force: bool,
+        /// The run
+        #[command(flatten)]
+        inputs: SubjectInputs,
+    },
 }
 
 /// Inputs after a subcommand.
@@ -207,6 +229,7 @@ impl Subject {
             | Subject::Blame { inputs, .. }
             | Subject::WhatIf { inputs, .. }
             | Subject::Steps { inputs, .. }
+            | Subject::Html { inputs, .. }
             | Subject::Messages(inputs)
             | Subject::Path(inputs)
             | Subject::Efficiency(inputs)
@@ -274,6 +297,8 @@ pub(crate) struct CommonArgs {
 
 /// Rows of a table for people.
 const DEFAULT_TOP: usize = 40;
+/// Rows of a table of a page.
+const DEFAULT_PAGE_ROWS: usize = 2_000;
 /// Rows of the calls that `--explain` lists, and the maximum of them.
 const DEFAULT_EXPLAINED: usize = 20;
 const MAX_EXPLAINED: usize = 10_000;
@@ -284,6 +309,14 @@ impl CommonArgs {
         match self.top {
             Some(0) => MAX_EXPLAINED,
             top => top.unwrap_or(DEFAULT_EXPLAINED).min(MAX_EXPLAINED),
+        }
+    }
+
+    /// Returns the maximum number of rows of a table of a page, other than those of ranks.
+    pub(crate) fn max_page_rows(&self) -> usize {
+        match self.top {
+            Some(0) => usize::MAX,
+            top => top.unwrap_or(DEFAULT_PAGE_ROWS),
         }
     }
 

@@ -5,6 +5,9 @@ mod json;
 mod screen;
 mod text;
 
+pub(crate) use screen::next_text;
+pub(crate) use text::head_line;
+
 use crate::options::OutputFormat;
 use crate::report::{EVIDENCE_TABLE, Report};
 use csv_table::csv_table;

@@ -48,7 +48,7 @@ pub(super) fn screen_text(screen: &VerdictScreen, unavailable: &[Unavailable], s
 
 /// Returns what a command reports, and the command. `RUN` is in place of inputs that do not fit into a line, and
 /// `SELECTION` in place of such options.
-fn next_text(next: &NextCommand) -> String {
+pub(crate) fn next_text(next: &NextCommand) -> String {
     let with =
         |selection: &str, inputs: &str| format!("{}: {}{selection}{inputs}", next.purpose, next.command);
     let selections = [next.selection.as_deref(), next.selection.as_deref(), Some(" SELECTION")];

@@ -57,7 +57,8 @@ fn gap(style: TableStyle) -> &'static str {
     if style == TableStyle::Markdown { "\n" } else { "" }
 }
 
-fn head_line(run: &RunHead) -> String {
+/// Returns what the report is about: the run with its ranks, nodes and length.
+pub(crate) fn head_line(run: &RunHead) -> String {
     let length = run.span.map(|(first, last)| Cell::Nanoseconds(last.saturating_sub(first)).shown());
     let doubt = if run.has_comparable_clocks { "" } else { " by clocks of nodes that were not compared" };
     let length = length.map_or(String::new(), |length| format!(", {length}{doubt}"));

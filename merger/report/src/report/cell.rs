@@ -37,6 +37,19 @@ impl Cell {
         Cell::Nanoseconds(ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
+    /// Returns the sum of two amounts of the same kind; unknown of anything else.
+    pub(crate) fn added(&self, other: &Cell) -> Cell {
+        match (self, other) {
+            (Cell::Count(one), Cell::Count(other)) => Cell::Count(one.saturating_add(*other)),
+            (Cell::Bytes(one), Cell::Bytes(other)) => Cell::Bytes(one.saturating_add(*other)),
+            (Cell::Nanoseconds(one), Cell::Nanoseconds(other)) => {
+                Cell::Nanoseconds(one.saturating_add(*other))
+            }
+            (Cell::Ratio(one), Cell::Ratio(other)) => Cell::Ratio(one + other),
+            _ => Cell::Unknown,
+        }
+    }
+
     /// Returns whether the value is aligned to the right.
     pub(crate) fn is_number(&self) -> bool {
         !matches!(self, Cell::Text(_) | Cell::Texts(_) | Cell::Ranks(_) | Cell::Flag(_))

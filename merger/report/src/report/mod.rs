@@ -99,6 +99,8 @@ pub(crate) struct ReportTable {
     pub(crate) rows: Vec<Vec<Cell>>,
     /// Number of rows beyond `--top`.
     pub(crate) omitted: u64,
+    /// Sums of the cells of these rows; empty if there are none.
+    pub(crate) omitted_sums: Vec<Cell>,
 }
 
 /// A column of a table.
@@ -114,7 +116,7 @@ impl ReportTable {
     /// Creates a table without rows. Each column has a key and a title.
     pub(crate) fn new(key: &'static str, columns: &[(&'static str, &'static str)]) -> ReportTable {
         let columns = columns.iter().map(|&(key, title)| TableColumn { key, title }).collect();
-        ReportTable { key, columns, rows: Vec::new(), omitted: 0 }
+        ReportTable { key, columns, rows: Vec::new(), omitted: 0, omitted_sums: Vec::new() }
     }
 
     /// Returns an entry for each column with unknown values, with the reason of that column.
@@ -131,9 +133,17 @@ impl ReportTable {
         columns.map(entry).collect()
     }
 
-    /// Adds a row, or counts it if the table has `max_rows` rows.
+    /// Adds a row, or adds up its cells with those of others if the table has `max_rows` rows.
     pub(crate) fn push_up_to(&mut self, max_rows: usize, row: Vec<Cell>) {
         debug_assert_eq!(row.len(), self.columns.len());
-        if self.rows.len() < max_rows { self.rows.push(row) } else { self.omitted += 1 }
+        if self.rows.len() < max_rows {
+            self.rows.push(row);
+            return;
+        }
+        self.omitted += 1;
+        match self.omitted_sums.is_empty() {
+            true => self.omitted_sums = row,
+            false => self.omitted_sums.iter_mut().zip(&row).for_each(|(sum, cell)| *sum = sum.added(cell)),
+        }
     }
 }

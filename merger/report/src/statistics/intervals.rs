@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const MIN_JOINED: usize = 1 << 16;
 
 /// Times that at least one of several intervals contains.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct IntervalUnion {
     /// Start and end of each interval. The first `joined` ones ascend and do not touch.
     intervals: Vec<(i64, i64)>,

@@ -46,6 +46,11 @@ impl StepLengths {
         StepLengths { ns, longest, limit_ns }
     }
 
+    /// Returns the length of each step, ns.
+    pub(super) fn all_ns(&self) -> &[u64] {
+        &self.ns
+    }
+
     /// Returns what stands out in some steps.
     pub(super) fn flags(&self, steps: Range<u32>) -> Vec<StepFlag> {
         let steps = steps.start as usize..steps.end as usize;

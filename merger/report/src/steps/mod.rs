@@ -2,6 +2,9 @@
 
 mod lengths;
 mod rows;
+mod series;
+
+pub(crate) use series::step_series;
 
 use crate::blame::timeline_of_rank;
 use crate::input::ReportRun;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Purpose of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub(super) enum KernelClass {
+pub(crate) enum KernelClass {
     Communication,
     Memory,
     Attention,
@@ -32,14 +32,14 @@ const WORDS: [(KernelClass, &[&str]); 8] = [
 
 impl KernelClass {
     /// Returns the class of a kernel.
-    pub(super) fn of(name: &str) -> KernelClass {
+    pub(crate) fn of(name: &str) -> KernelClass {
         let name = name.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         WORDS.iter().find(|(_, words)| has(words)).map_or(KernelClass::Other, |(class, _)| *class)
     }
 
     /// Returns the name of the class.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             KernelClass::Communication => "communication",
             KernelClass::Memory => "memory",

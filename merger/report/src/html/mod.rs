@@ -1,0 +1,46 @@
+//! The report as one HTML page: `rpd-report html`.
+//!
+//! [`RowParts`] reads the rows of the run by the functions of other subcommands, and [`write_html`] analyses its calls
+//! once. [`PageFacts`](page_facts::PageFacts) collects the parts: tables, a heat map and a matrix, which [`page`] puts into the template of
+//! `assets`. All texts of the run are data of the page's script, never markup.
+
+mod blame_matrix;
+mod heat_map;
+mod named_ranks;
+mod packed_tables;
+mod page;
+mod page_facts;
+mod page_file;
+mod row_parts;
+
+use crate::input::ReportRun;
+use crate::waiting::{ListedParts, with_analysis};
+use page_file::PageFile;
+use row_parts::RowParts;
+use rpd_comm::{Comm, agree_on_result};
+use rpd_console::Failure;
+use rpd_console::wording::{grouped, one_line};
+use std::path::Path;
+
+/// Writes the page to `output` on rank 0. With `force`, an older page is replaced. Every merge rank calls this.
+pub(crate) fn write_html(
+    run: &ReportRun,
+    comm: &dyn Comm,
+    (output, force): (&Path, bool),
+    max_rows: usize,
+) -> Result<(), Failure> {
+    let begun = if comm.rank() == 0 { PageFile::begin(output, force).map(Some) } else { Ok(None) };
+    let file = agree_on_result(comm, begun)?;
+    let mut parts = RowParts::read(run, comm, max_rows)?;
+    let listed = ListedParts { messages: true, ..ListedParts::default() };
+    let page = with_analysis(run, comm, listed, |found| parts.page(run, found, max_rows))?;
+    let written = page.zip(file).map_or(Ok(()), |(page, file)| {
+        file.write(&page)?;
+        if !run.is_quiet {
+            let size = grouped((page.len() as u64).div_ceil(1024));
+            eprintln!("wrote {} ({size} KiB)", one_line(&output.display().to_string()));
+        }
+        Ok(())
+    });
+    agree_on_result(comm, written)
+}
