@@ -54,6 +54,7 @@ mod planned_sizes;
 mod process_order;
 mod profiler_files;
 mod refused_outputs;
+mod report_html;
 mod report_inputs;
 #[path = "../../merger/report/tests/report/schema.rs"]
 mod report_schema;

@@ -7,6 +7,7 @@ mod merge;
 mod mpi;
 mod perfetto_ui;
 mod report;
+mod report_page;
 mod trace_processor;
 mod tree;
 
@@ -17,6 +18,7 @@ pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, r
 pub use mpi::{mpi_missing, mpirun};
 pub use perfetto_ui::{OpenedTrace, PerfettoUi};
 pub use report::{assert_refused, leftovers};
+pub use report_page::PageBrowser;
 pub use trace_processor::{Row, TraceProcessor};
 
 /// Says that a test did not run, and why: where the output of passed tests is shown too.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each program with the words in front of its options.
-const PROGRAMS: [&[&str]; 19] = [
+const PROGRAMS: [&[&str]; 20] = [
     &["rpd-collect"],
     &["rpd-collect", "doctor"],
     &["rpd-merge"],
@@ -28,6 +28,7 @@ const PROGRAMS: [&[&str]; 19] = [
     &["rpd-report", "efficiency"],
     &["rpd-report", "clocks"],
     &["rpd-report", "integrity"],
+    &["rpd-report", "html"],
 ];
 
 fn is_there(program: &str) -> bool {
