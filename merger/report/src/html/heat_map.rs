@@ -284,13 +284,11 @@ mod tests {
 
     #[test]
     fn each_time_counts_once_and_kernels_first() {
-        let times = RankTimes {
-            span: Some((0, 100)),
-            mpi: union(&[(10, 30), (60, 90)]),
-            computing: union(&[(20, 40), (85, 95)]),
-            copies: union(&[(35, 50)]),
-            ..RankTimes::default()
-        };
+        let mut times = RankTimes::default();
+        times.span = Some((0, 100));
+        times.mpi = union(&[(10, 30), (60, 90)]);
+        times.computing = union(&[(20, 40), (85, 95)]);
+        times.copies = union(&[(35, 50)]);
         let cells = TimeCells { span: (0, 100), cells: 3 }.activities(&times);
         let sum = |kind: RankActivity| cells.iter().map(|cell| cell[kind as usize]).sum::<f32>();
         use RankActivity::{Communication, Compute, Copy, Idle, Waiting};
@@ -302,7 +300,9 @@ mod tests {
 
     #[test]
     fn without_gpu_a_rank_computes_outside_of_calls() {
-        let times = RankTimes { span: Some((10, 20)), mpi: union(&[(12, 15)]), ..RankTimes::default() };
+        let mut times = RankTimes::default();
+        times.span = Some((10, 20));
+        times.mpi = union(&[(12, 15)]);
         let map = HeatMap::new(&BTreeMap::from([(0, times)]), (0, 30));
         let sums = |kind: RankActivity| map.ranks[0].cells.iter().map(|cell| cell[kind as usize]).sum();
         let (compute, communication): (f32, f32) =

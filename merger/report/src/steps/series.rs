@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 /// Maximum number of rows. Longer runs have several steps in a row.
 const MAX_SERIES_ROWS: u32 = 20_000;
-/// Number of intervals of the distribution.
+/// Maximum number of intervals of the distribution.
 const BINS: u64 = 40;
 /// Steps longer than the median by this factor are in the last interval.
 const MAX_TIMES_MEDIAN: u64 = 3;
@@ -96,17 +96,16 @@ fn distribution(lengths: &StepLengths) -> ReportTable {
     let Some((least, most)) = all.iter().min().copied().zip(all.iter().max().copied()) else { return table };
     let limit = super::lengths::median(all.to_vec()).saturating_mul(MAX_TIMES_MEDIAN).clamp(least, most);
     let width = ((limit - least) / BINS + 1).max(1);
-    let mut counts = vec![0u64; BINS as usize];
+    let bins = ((limit - least) / width + 1).min(BINS);
+    let mut counts = vec![0u64; bins as usize];
     for ns in all {
-        counts[((ns - least) / width).min(BINS - 1) as usize] += 1;
+        counts[((ns - least) / width).min(bins - 1) as usize] += 1;
     }
     for (bin, count) in (0u64..).zip(counts) {
         let from = least.saturating_add(bin * width);
-        let is_last = bin + 1 == BINS;
+        let is_last = bin + 1 == bins;
         let to = if is_last { most.max(from) } else { from.saturating_add(width) };
-        if from <= most {
-            table.push_up_to(usize::MAX, vec![time(from), time(to), Cell::Count(count)]);
-        }
+        table.push_up_to(usize::MAX, vec![time(from), time(to), Cell::Count(count)]);
     }
     table
 }

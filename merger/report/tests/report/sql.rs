@@ -24,7 +24,8 @@ timed(kind, pid, domain, name, s, e) AS (
       LEFT JOIN rocpd_event v ON v.id = r.event_id LEFT JOIN rocpd_string c ON c.id = v.category_id
 ), process(id, rank, host, whose) AS (
     SELECT p.id, json_extract(p.extdata, '$.rpd.rank'), n.hostname,
-           coalesce(json_extract(p.extdata, '$.rpd.rank'), 'process ' || p.pid || ' (' || n.hostname || ')')
+           coalesce(json_extract(p.extdata, '$.rpd.rank'), 'process ' || p.pid || ' (' ||
+             iif(n.hostname GLOB 'unknown-????????*', 'host unknown', n.hostname) || ')')
       FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid
 )";
 
