@@ -14,7 +14,7 @@ mod strings;
 mod tables;
 mod units;
 
-pub use names::{ById, ComputeAgent, RECORDED_NAME, UnitNames};
+pub use names::{ById, ComputeAgent, UnitNames};
 pub use processes::{ProcessIdentity, RunProcess};
 pub use row_source::{JoinedEvents, RowSource};
 pub use row_times::{is_row_time, row_times};

@@ -9,9 +9,6 @@ use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Member of `extdata.rpd` with the name that an input recorded for a thread, queue or stream. A merge of several ranks
-/// puts the rank in front of the name itself.
-pub const RECORDED_NAME: &str = "recorded_name";
 /// Maximum number of rows of one of these tables in a unit.
 const MAX_ROWS: usize = 1 << 22;
 /// Maximum number of characters in the name of a queue or stream.
@@ -147,6 +144,10 @@ pub struct UnitNames {
 }
 
 impl UnitNames {
+    /// Member of `extdata.rpd` with the name that an input recorded for a thread, queue or stream. A merge of several
+    /// ranks puts the rank in front of the name itself.
+    pub const RECORDED: &str = "recorded_name";
+
     /// Reads the names of a unit.
     ///
     /// # Errors
@@ -238,7 +239,7 @@ impl<'a> Row<'a> {
 
     /// Returns the name as recorded, which a merge of several ranks stores in `extdata`.
     fn recorded_name(&self, extdata: &Map<String, Json>) -> String {
-        match extdata.get("rpd").and_then(|stored| stored.get(RECORDED_NAME)) {
+        match extdata.get("rpd").and_then(|stored| stored.get(UnitNames::RECORDED)) {
             Some(Json::String(name)) => name.clone(),
             Some(Json::Null) => String::new(),
             _ => self.text("name"),

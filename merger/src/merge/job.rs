@@ -89,6 +89,14 @@ impl MergeJob {
         }
     }
 
+    /// Writes the index of a package beside the finished database, if one is requested.
+    pub(crate) fn write_index(&self, args: &MergeArgs) -> Result<(), Failure> {
+        if args.package {
+            package_index::write(&self.output)?;
+        }
+        Ok(())
+    }
+
     /// Opens the folders of the inputs and keeps them open. Failures are ignored here: reading an input reports them.
     pub(crate) fn hold_folders(&self) {
         self.folders.iter().for_each(|folder| drop(hold(folder)));

@@ -18,7 +18,6 @@ use crate::input::listing::TranslatedFolder;
 use crate::input::plan::{ExcludedInputs, MergePlan, plan};
 use crate::options::{LateChoice, MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
-use crate::output::package_index;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};
 use crate::output::verify::verify_published;
 use crate::partial_output::PartialOutput;
@@ -209,9 +208,7 @@ fn publish(
         if let Some(verified) = &report.verify {
             verify_published(&job.output, published, &verified.contents)?;
         }
-        if args.package {
-            package_index::write(&job.output)?;
-        }
+        job.write_index(args)?;
     }
     comm.barrier();
     output.release();

@@ -32,7 +32,7 @@ pub(crate) fn check_place(output: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the index of a finished database, with the same permissions. The file appears only when it is complete.
-pub(crate) fn write(output: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn write(output: &Path) -> Result<(), Failure> {
     let index = index_of(output);
     let name = output.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Failure::internal("the output has no name"))?;
@@ -49,8 +49,7 @@ pub(crate) fn write(output: &Path) -> Result<PathBuf, Failure> {
     made.map_err(|error| {
         let _ = remove_output(&draft);
         Failure::write(&index, &error)
-    })?;
-    Ok(index)
+    })
 }
 
 /// Returns a text in double quotes. YAML has the escapes of JSON, and allows no other control characters.

@@ -9,7 +9,7 @@ use crate::number::{ReplacedValues, SourceMap};
 use crate::output::row_context::RowContext;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{StoredTableSet, redact_extdata, redacted_command, redacted_environment};
-use rpd_run::RECORDED_NAME;
+use rpd_run::UnitNames;
 use rpd_shard::Shard;
 use rpd_shard::model::{
     Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
@@ -96,7 +96,7 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
         if keys.get(i) != merged.get(i) {
             let noted = extdata.entry("rpd").or_insert_with(|| json!({}));
             if let Some(noted) = noted.as_object_mut()
-                && noted.keys().all(|key| key == RECORDED_NAME)
+                && noted.keys().all(|key| key == UnitNames::RECORDED)
             {
                 noted.insert("id".to_owned(), json!(keys.get(i)));
             }

@@ -5,7 +5,7 @@
 
 use crate::input::OpenInput;
 use crate::number::SourceMap;
-use rpd_run::RECORDED_NAME;
+use rpd_run::UnitNames;
 use rpd_shard::model::{Cells, Merged, OwnedValue, Rows, Value, rocpd};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json, json};
@@ -84,10 +84,10 @@ fn with_rank(rank: &str, name: Value<'_>, extdata: Value<'_>) -> Option<(OwnedVa
         Some(noted) => serde_json::from_str(noted.get()).ok()?,
         None => Map::new(),
     };
-    if noted.contains_key(RECORDED_NAME) {
+    if noted.contains_key(UnitNames::RECORDED) {
         return None;
     }
-    noted.insert(RECORDED_NAME.to_owned(), json!(recorded));
+    noted.insert(UnitNames::RECORDED.to_owned(), json!(recorded));
     members.insert("rpd".to_owned(), serde_json::value::to_raw_value(&noted).ok()?);
     let name = match recorded.unwrap_or_default() {
         "" => rank.to_owned(),
