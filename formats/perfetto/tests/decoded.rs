@@ -445,7 +445,7 @@ fn tracks_are_decoded_as_they_were_written() {
     let read: Vec<_> = trace.packet.into_iter().filter_map(|packet| packet.track_descriptor).collect();
     let wanted = tracks.map(|track| messages::TrackDescriptor {
         uuid: Some(track.id.0),
-        name: Some(track.name.replace('\0', "\u{2400}")),
+        name: Some(track.name.replace('\0', "\u{2400}")).filter(|name| !name.is_empty()),
         parent_uuid: track.parent.map(|parent| parent.0),
         process: match track.kind {
             TrackKind::Process { pid } => Some(messages::ProcessDescriptor {

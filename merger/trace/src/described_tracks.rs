@@ -1,7 +1,6 @@
 //! Which processes and lanes the current file of a unit describes. Each file describes those that it shows.
 
-use super::item::UnitLayout;
-use super::write_items::EARLIER_CALLS_LANE;
+use super::item::{EARLIER_CALLS_LANE, UnitLayout};
 use rpd_run::ProcessIdentity;
 
 /// Records for each process and lane the last file that describes it.

@@ -103,9 +103,26 @@ pub struct DrawnTrack {
     pub description: Option<String>,
 }
 
+/// Lane below a track for the calls of earlier files that launched something in the current file.
+pub(crate) const EARLIER_CALLS_LANE: u32 = u32::MAX;
+/// Name of this lane.
+pub(crate) const EARLIER_CALLS: &str = "calls before this file";
+
 /// Returns the name of a thread that has none.
 pub(crate) fn unnamed_thread(tid: i64) -> String {
     format!("thread {tid}")
+}
+
+impl DrawnTrack {
+    /// Returns the name of a lane of the track.
+    pub(crate) fn lane_name(&self, lane: u32) -> &str {
+        if lane == EARLIER_CALLS_LANE { EARLIER_CALLS } else { &self.name }
+    }
+
+    /// Returns whether it is a thread that has no name but this number.
+    pub(crate) fn has_number_as_name(&self, shown: i64) -> bool {
+        matches!(self.kind, TrackKind::Thread { tid } if tid == shown && self.name == unnamed_thread(tid))
+    }
 }
 
 /// Kind of a track's content.
@@ -161,7 +178,7 @@ pub struct EventCounts {
     pub repeated: u64,
     /// Samples of call stacks.
     pub samples: u64,
-    /// Ends of flows.
+    /// Ends of flows at items that begin in the file.
     pub flows: u64,
 }
 

@@ -2,11 +2,9 @@
 
 use super::described_tracks::DescribedTracks;
 use super::item::{
-    ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind, unnamed_thread,
+    ArgValue, DrawnTrack, EARLIER_CALLS_LANE, FlowEnd, StackFrame, StackNumber, TextId, TrackKind,
 };
-use super::write_items::{
-    EARLIER_CALLS, EARLIER_CALLS_LANE, EncodedUnit, ItemDetails, SlicePart, SliceWriter,
-};
+use super::write_items::{EncodedUnit, ItemDetails, SlicePart, SliceWriter};
 use rpd_perfetto::{
     Annotation, AnnotationName, ChildOrder, CounterValue, Event, Flow, Sequence, StackId, StringId,
     Timestamp, TrackId, Unit, Value, Window,
@@ -84,11 +82,8 @@ impl<'a> PerfettoWriter<'a> {
         let Some(found) = self.unit.layout.tracks.get(track as usize) else { return };
         self.described.add_lane(track, lane);
         let is_thread = matches!(found.kind, TrackKind::Thread { .. });
-        let name = match lane {
-            EARLIER_CALLS_LANE => EARLIER_CALLS,
-            _ if self.has_number_as_name(track, found) => "",
-            _ => &found.name,
-        };
+        let is_unnamed = lane == 0 && self.has_number_as_name(track, found);
+        let name = if is_unnamed { "" } else { found.lane_name(lane) };
         let parent = match found.parent {
             // Parents precede their children.
             Some(parent) if parent < track => {
@@ -126,12 +121,8 @@ impl<'a> PerfettoWriter<'a> {
 
     /// Returns whether a thread has no name but its number, which readers show themselves.
     fn has_number_as_name(&self, place: u32, track: &DrawnTrack) -> bool {
-        let TrackKind::Thread { tid } = track.kind else { return false };
-        if self.form == TrackForm::Plain {
-            return false;
-        }
-        let shown = self.unit.numbers.thread(place).map(|thread| i64::from(thread.tid));
-        shown == Some(tid) && track.name == unnamed_thread(tid)
+        let shown = self.unit.numbers.thread(place).map(|thread| thread.tid.into());
+        self.form == TrackForm::Processes && shown.is_some_and(|tid| track.has_number_as_name(tid))
     }
 
     fn kind(&self, place: u32, track: &'a DrawnTrack) -> PacketKind<'a> {

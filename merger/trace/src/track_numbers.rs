@@ -2,8 +2,7 @@
 //!
 //! Processes and threads have those of the operating system, unless several have the same: readers would combine these.
 
-use super::item::{TrackKind, UnitLayout};
-use super::write_items::EARLIER_CALLS_LANE;
+use super::item::{EARLIER_CALLS_LANE, TrackKind, UnitLayout};
 use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};

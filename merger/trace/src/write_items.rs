@@ -2,7 +2,8 @@
 
 use super::earlier_calls::{FlowSource, OpenFlows};
 use super::item::{
-    EventCounts, FlowEnd, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
+    EARLIER_CALLS_LANE, EventCounts, FlowEnd, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary,
+    UnitLayout,
 };
 use super::sort_items::{ItemExtra, StoredItem};
 use super::time_slices::TimeSlices;
@@ -12,11 +13,6 @@ use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp,
 
 /// Approximate number of bytes that are compressed together. It affects the content of the files.
 pub(super) const PIECE_BYTES: usize = 1 << 20;
-
-/// Lane below a track for the calls of earlier files that launched something in the current file.
-pub(super) const EARLIER_CALLS_LANE: u32 = u32::MAX;
-/// Name of this lane.
-pub(super) const EARLIER_CALLS: &str = "calls before this file";
 
 /// A unit that is drawn.
 #[derive(Clone, Copy)]
@@ -263,6 +259,10 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 FlowEnd::To(_) | FlowEnd::Through(_) => {}
             }
         }
+        if slice.span.start() == start {
+            // Readers find the end of a flow only after its beginning, also if both have the same time.
+            self.repeat_earlier_calls();
+        }
     }
 
     /// Repeats the calls of earlier files that launched something in the current file.
@@ -273,7 +273,6 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             let FlowSource { track, name, category, span } = call;
             let what = ItemDetails { name, category, flows: &flows, args: ItemExtra::default() };
             self.tally.earlier_calls += 1;
-            self.tally.flows += flows.len() as u64;
             let part = SlicePart { at, until: at, span, cut: Cut::Both, what };
             self.writer.begin(track, EARLIER_CALLS_LANE, &part);
             self.writer.end(track, EARLIER_CALLS_LANE, at);
@@ -424,9 +423,12 @@ fn begin_part<P: SliceWriter>(
 ) {
     match part.cut {
         Cut::Begin | Cut::Both => tally.continued += 1,
-        Cut::None | Cut::End => tally.slices += 1,
+        // Ends of flows are counted in the file in which their slice begins.
+        Cut::None | Cut::End => {
+            tally.slices += 1;
+            tally.flows += part.what.flows.len() as u64;
+        }
     }
-    tally.flows += part.what.flows.len() as u64;
     writer.begin(track, lane as u32, &part);
 }
 

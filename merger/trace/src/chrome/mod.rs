@@ -4,10 +4,10 @@
 mod json;
 
 use crate::described_tracks::DescribedTracks;
-use crate::item::{ArgValue, DrawnTrack, FlowEnd, ItemArg, StackNumber, TextId, TrackKind};
-use crate::write_items::{
-    EARLIER_CALLS, EARLIER_CALLS_LANE, EncodedUnit, ItemDetails, SlicePart, SliceWriter,
+use crate::item::{
+    ArgValue, DrawnTrack, EARLIER_CALLS, EARLIER_CALLS_LANE, FlowEnd, ItemArg, StackNumber, TextId, TrackKind,
 };
+use crate::write_items::{EncodedUnit, ItemDetails, SlicePart, SliceWriter};
 use json::JsonText;
 use rpd_perfetto::{CounterValue, Timestamp, Window};
 use std::collections::{HashMap, HashSet};
@@ -356,9 +356,9 @@ mod tests {
         let tracks = vec![
             track(None, "main", TrackKind::Thread { tid: 4711 }, 1),
             track(None, "GPU 0", TrackKind::Group, 5),
-            track(Some(1), "stream 1", TrackKind::Slices(Overlaps::Separate), 6),
-            track(Some(1), "power", counter(), 8),
-            track(Some(1), "power", counter(), 7),
+            track(Some(1), "GPU 0 stream 1", TrackKind::Slices(Overlaps::Separate), 6),
+            track(Some(1), "GPU 0 power", counter(), 8),
+            track(Some(1), "GPU 0 power", counter(), 7),
         ];
         UnitLayout {
             processes: vec![process],
