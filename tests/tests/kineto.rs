@@ -103,8 +103,9 @@ fn two_ranks_of_a_real_job_are_in_one_database_and_one_trace() {
         fs::create_dir(&drawn).unwrap();
         let _ = rpd_merge().args(["--format", "perfetto", "-o"]).arg(&drawn).arg(&output).run().success();
         let slices = "SELECT p.pid, s.category, count(*), sum(s.dur), min(s.ts) FROM slice s
-            JOIN thread_track t ON t.id = s.track_id JOIN thread USING (utid) JOIN process p USING (upid)
-            WHERE s.category IN ('cpu_op', 'user_annotation', 'Trace') GROUP BY 1, 2";
+            LEFT JOIN thread_track tt ON tt.id = s.track_id LEFT JOIN thread th ON th.utid = tt.utid
+            LEFT JOIN process_track pt ON pt.id = s.track_id
+            JOIN process p ON p.upid = coalesce(th.upid, pt.upid) WHERE s.category IN ('cpu_op', 'user_annotation', 'Trace') GROUP BY 1, 2";
         let [rows] = processor.queries(&drawn.join("trace.pftrace.gz"), [slices]);
         let rows = rows.into_iter().map(|row| {
             let cells: Vec<Json> = serde_json::from_value(row.into()).unwrap();

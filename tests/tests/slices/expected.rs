@@ -45,10 +45,11 @@ const RECORDED: &str = "iif(json_type(extdata, '$.rpd.recorded_name') IS NULL, n
 const PREPARE: &str = r#"
 CREATE TEMP TABLE process AS SELECT p.id, CASE
     WHEN p.command GLOB 'rpd-collect: system metrics of *' THEN n.hostname
-    WHEN json_extract(p.extdata, '$.rpd.rank') IS NULL THEN 'process ' || p.pid || ' (' || n.hostname || ')'
+    WHEN json_extract(p.extdata, '$.rpd.rank') IS NULL THEN 'process ' || p.pid || ' (' || n.shown || ')'
     ELSE 'rank ' || json_extract(p.extdata, '$.rpd.rank')
-        || iif(json_extract(p.extdata, '$.rpd.worker'), ' worker', '') || ' (' || n.hostname || ')' END AS name
-  FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid;
+        || iif(json_extract(p.extdata, '$.rpd.worker'), ' worker', '') || ' (' || n.shown || ')' END AS name
+  FROM rocpd_info_process p JOIN (SELECT *, iif(hostname GLOB 'unknown-????????*', 'host unknown', hostname) AS shown
+    FROM rocpd_info_node) n ON n.id = p.nid;
 CREATE TEMP TABLE thread AS SELECT id, coalesce(nullif(RECORDED, ''), 'thread ' || tid) AS name FROM rocpd_info_thread;
 CREATE TEMP TABLE agent AS WITH called AS (SELECT *,
       iif(type = 'GPU', 'GPU', 'CPU') || ' ' || coalesce(type_index, logical_index, absolute_index) AS label

@@ -50,6 +50,8 @@ impl Drop for Serving {
 /// A program that serves a trace.
 struct ServedTrace {
     serving: Serving,
+    /// Its messages. It cannot write them if nobody reads.
+    _messages: Box<dyn Iterator<Item = String>>,
     port: u16,
     /// Path of the first short address.
     path: String,
@@ -65,7 +67,7 @@ impl ServedTrace {
         let address = lines.next().unwrap();
         let path =
             address.split_once("http://127.0.0.1:9001").unwrap().1.split(' ').next().unwrap().to_owned();
-        ServedTrace { serving, port, path }
+        ServedTrace { serving, _messages: Box::new(lines), port, path }
     }
 
     fn get(&self, path: &str) -> Vec<u8> {
@@ -124,6 +126,36 @@ fn the_ui_shows_the_ranks_of_a_served_trace_in_order() {
     assert_eq!(ranks.len(), wanted.len(), "{ranks:?}");
     assert!(ranks.iter().zip(&wanted).all(|(rank, wanted)| rank.starts_with(wanted)), "{ranks:?}");
     assert!(opened.tracks.iter().all(|rank| !rank["children"].as_array().unwrap().is_empty()), "{ranks:?}");
+}
+
+/// Plain tracks need no commands, and have no numbers behind their names.
+#[test]
+fn the_ui_shows_plain_tracks_in_the_order_of_the_ranks() {
+    let Some(ui) = PerfettoUi::newest("plain tracks in the UI of Perfetto") else { return };
+    let run = SyntheticRun { nodes: 3, ranks_per_node: 4, events_per_rank: 40, ..SyntheticRun::default() };
+    let subject = Subject::of(std::slice::from_ref(&RunFolder::new(&run).path));
+    let whole = ["--split-by-time", "1"];
+    let processes = subject.sliced(rpd_merge(), "processes", &whole, true);
+    let plain = subject.sliced(rpd_merge(), "plain", &[whole, ["--tracks", "plain"]].concat(), true);
+    for what in ["slices", "instants", "counters", "samples", "flows"] {
+        let [one, other] = [&processes, &plain].map(|slices| &slices.index["files"][0]["events"][what]);
+        assert_eq!(one, other, "{what}");
+    }
+    let picture = repository().join("target/ci/perfetto-plain.png");
+    fs::create_dir_all(picture.parent().unwrap()).unwrap();
+    let opened = ui.open(&plain.files[0].0, &picture);
+    assert_eq!(opened.errors, Vec::<String>::new());
+    let tree = opened.tree();
+    let [first, second]: [Vec<&str>; 2] = [0, 2].map(|depth| {
+        let of_depth = |line: &&str| line.len() - line.trim_start().len() == depth;
+        tree.lines().filter(of_depth).map(str::trim).collect()
+    });
+    assert!(first.contains(&"ranks"), "{tree}");
+    let wanted: Vec<String> = (0..12).map(|rank| format!("rank {rank} (gpu{:03})", rank / 4)).collect();
+    assert_eq!(second, wanted, "{tree}");
+    for track in ["    main\n", "    thread 400001\n", "    GPU 0\n", "      GPU 0 copies\n"] {
+        assert!(tree.contains(track), "{track:?} is not in\n{tree}");
+    }
 }
 
 #[test]
