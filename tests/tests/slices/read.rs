@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 /// Number, parent, name and process of each track.
 const TRACKS: &str =
-    "SELECT t.id, t.parent_id, coalesce(iif(t.name = 'calls before this file', t.name, th.name), nullif(t.name, ''),
+    "SELECT t.id, t.parent_id, coalesce(iif(t.name = 'calls before this file', iif(t.parent_id IS NULL, th.name || '/', '') || t.name,
+      th.name), nullif(t.name, ''),
       'thread ' || th.tid), p.name
     FROM track t LEFT JOIN thread_track tt ON tt.id = t.id LEFT JOIN thread th ON th.utid = tt.utid
     LEFT JOIN process_track pt ON pt.id = t.id LEFT JOIN process_counter_track ct ON ct.id = t.id
