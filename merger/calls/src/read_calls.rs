@@ -15,6 +15,11 @@ use rpd_console::Failure;
 use rpd_run::{RowUnit, RunDatabase};
 
 impl RunCalls {
+    /// Returns whether a run may have messages: a string names a function of MPI that sends some.
+    pub fn may_have_messages(run: &RunDatabase) -> bool {
+        RegionNames::new(&run.strings).has_sends()
+    }
+
     /// Reads the calls of a run. The result does not depend on the number of threads.
     ///
     /// # Errors

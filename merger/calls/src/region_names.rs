@@ -47,6 +47,15 @@ impl RegionNames {
         names
     }
 
+    /// Returns whether a string names a function that sends messages.
+    pub(crate) fn has_sends(&self) -> bool {
+        let sends = |kind: &FunctionKind| {
+            use FunctionKind::{Prepare, Send, SendAndReceive};
+            matches!(kind, Send { .. } | SendAndReceive { .. } | Prepare(_))
+        };
+        self.functions.iter().any(|(_, kind)| sends(kind))
+    }
+
     /// Returns the function of MPI that a string names.
     #[inline]
     pub(crate) fn function(&self, place: u32) -> Option<u16> {

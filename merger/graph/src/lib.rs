@@ -24,6 +24,7 @@ mod instances;
 mod job_calls;
 mod label_times;
 mod matched_share;
+mod message_calls;
 mod message_flows;
 mod messages;
 mod observed_waits;

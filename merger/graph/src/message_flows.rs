@@ -2,7 +2,8 @@
 
 use crate::analysis::WaitAnalysis;
 use crate::channels::{GroupIndex, MessagePeer};
-use crate::job_calls::{BegunOperation, MessageEnd, MessageRole};
+use crate::job_calls::{MessageEnd, MessageRole};
+use crate::message_calls::CallPlace;
 use std::collections::{BTreeMap, HashMap};
 
 /// Messages of one process to another that the same function sends.
@@ -29,8 +30,6 @@ pub struct MessageFlow {
     pub unmatched_ends: u64,
 }
 
-/// A call: its timeline and index.
-type CallPlace = (u32, u32);
 /// Processes and label of a flow.
 type FlowKey = (Option<u32>, Option<u32>, u32);
 
@@ -46,7 +45,7 @@ impl WaitAnalysis<'_> {
     /// Returns the messages by sender, receiver and label, in this order. Messages to `MPI_PROC_NULL` are none.
     pub fn message_flows(&self) -> Vec<MessageFlow> {
         let job = self.graph.job;
-        let completed_in = self.completing_calls();
+        let completed_in = job.completing_calls();
         let mut waits = self.waits_for_one();
         let mut received_in: HashMap<CallPlace, u32> = HashMap::new();
         self.for_each_end(|timeline, number, end| {
@@ -119,24 +118,6 @@ impl WaitAnalysis<'_> {
         for (timeline, calls) in self.graph.job.timelines.iter().enumerate() {
             calls.message_ends.iter().enumerate().for_each(|(number, end)| visit(timeline, number, end));
         }
-    }
-
-    /// Returns the call that completed each message end, by timeline.
-    fn completing_calls(&self) -> Vec<Vec<Option<CallPlace>>> {
-        let timelines = &self.graph.job.timelines;
-        let blocking = |timeline: u32, end: &MessageEnd| end.is_blocking.then_some((timeline, end.call));
-        let mut calls: Vec<Vec<Option<CallPlace>>> = (0u32..)
-            .zip(timelines)
-            .map(|(timeline, calls)| calls.message_ends.iter().map(|end| blocking(timeline, end)).collect())
-            .collect();
-        for (timeline, completions) in (0u32..).zip(timelines).map(|(t, calls)| (t, &calls.completions)) {
-            for completion in completions {
-                if let BegunOperation::Message(end) = completion.operation {
-                    calls[completion.begun_on as usize][end as usize] = Some((timeline, completion.call));
-                }
-            }
-        }
-        calls
     }
 
     /// Returns the waits of calls that waited for one call of another thread.
