@@ -6,6 +6,11 @@ use crate::wire::{int, message, packet, uint};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackId(pub u64);
 
+impl TrackId {
+    /// The track of a note about the file. Its events are no part of the run, so [`crate::read`] skips them.
+    pub const FILE_NOTE: TrackId = TrackId(u64::MAX - 1);
+}
+
 /// A description of a track. Each file must contain it before the events of the track.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {

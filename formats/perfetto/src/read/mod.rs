@@ -25,6 +25,7 @@
 //! Memory is bounded for any file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
 //! open slices.
 
+mod annotation_text;
 mod annotations;
 mod clocks;
 mod event;
@@ -41,6 +42,7 @@ mod tracks;
 mod translate;
 mod wire;
 
+pub use annotation_text::first_annotation_text;
 pub use translate::{read_processes, translate};
 
 use packets::{GZIP, PACKET};

@@ -9,6 +9,7 @@ use super::slices::{SlicePairs, UnpairedSlice};
 use super::survey::{TraceSurvey, survey};
 use super::tracks::TraceTracks;
 use super::wire::{Field, Fields, MalformedField};
+use crate::TrackId;
 use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::model::{TableId, rocpd};
@@ -227,7 +228,9 @@ impl TraceReader<'_> {
         if let Some(event) = parts.event {
             let unread = |number| self.output.ignore(&format!("TrackEvent, field {number}"));
             let event = decode(event.message()?, sequence, unread)?;
-            self.event(parts.sequence, sequence, at, event)?;
+            if event.track != Some(TrackId::FILE_NOTE.0) {
+                self.event(parts.sequence, sequence, at, event)?;
+            }
         }
         if let Some(sample) = parts.sample {
             self.sample(sequence, at, sample.message()?)?;
