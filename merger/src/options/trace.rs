@@ -42,8 +42,8 @@ pub struct TraceArgs {
     /// Group GPU work by hardware queue [default: by stream]
     #[arg(long)]
     pub group_by_queue: bool,
-    /// Tracks of ranks and threads: processes, or plain ones, which every version of Perfetto's UI shows in the order of
-    /// the ranks [default: processes]
+    /// Tracks of ranks and threads: processes, or plain ones, which UIs of Perfetto before v57 show in the order of the
+    /// ranks, too [default: processes]
     #[arg(long, value_enum, value_name = "FORM")]
     pub tracks: Option<TrackForm>,
     /// Size limit of a file before compression; a larger one is refused, with the split that would fit [default: 1GiB]

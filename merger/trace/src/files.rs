@@ -1,6 +1,7 @@
 //! Assembles files from pieces: every rank writes its own part of each file.
 
 use super::compressed_pieces::{COMPRESSION_LEVEL, CompressedPiece};
+use super::file_note::FileNotes;
 use super::index::{self, FileFacts};
 use super::item::EventCounts;
 use super::spool::{ItemSpool, unreadable_again};
@@ -35,9 +36,15 @@ pub(super) struct FileFrame {
 
 impl FileFrame {
     /// Returns the compressed bytes before the pieces, and the checksum of their content.
-    fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
+    fn head(
+        &self,
+        notes: &FileNotes,
+        window: usize,
+        part: &FilePart,
+    ) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
-        let head = self.format.head(start.saturating_sub(self.t0), self.wall_clock(start));
+        let mut head = self.format.head(start.saturating_sub(self.t0), self.wall_clock(start));
+        head.extend(notes.encode(self, window, part));
         let mut out = GZIP_HEAD.to_vec();
         let checksum = compress(&head, &mut out)?;
         Ok((out, checksum))
@@ -134,7 +141,7 @@ fn split_window(pieces: &[CompressedPiece], window: usize) -> (&[CompressedPiece
 /// `path` returns the path of a file that does not exist yet or has parts of other ranks.
 pub(super) fn write_files(
     comm: &impl Comm,
-    frame: &FileFrame,
+    (frame, notes): (&FileFrame, &FileNotes),
     (pieces, spool): (&[CompressedPiece], &ItemSpool),
     parts: &[FilePart],
     path: &(impl Fn(usize) -> PathBuf + Sync),
@@ -153,7 +160,7 @@ pub(super) fn write_files(
         let put = |bytes: &[u8], place: u64| {
             file.write_all_at(bytes, place).map_err(|error| Failure::write(&path, &error))
         };
-        let (head, checksum) = frame.head(window)?;
+        let (head, checksum) = frame.head(notes, window, part)?;
         if is_mine(window) {
             put(&head, 0)?;
             put(&frame.tail(checksum.then(part.checksum))?, head.len() as u64 + part.bytes)?;
@@ -176,7 +183,7 @@ pub(super) fn write_files(
         .par_iter()
         .map(|(window, part)| {
             let (bytes, sha256) = hash_file(&path(*window))?;
-            let frame_bytes = frame.head(*window)?.1.length + frame.format.tail().len() as u64;
+            let frame_bytes = frame.head(notes, *window, part)?.1.length + frame.format.tail().len() as u64;
             let raw_bytes = frame_bytes + part.raw_bytes();
             Ok(FileFacts { window: *window, tally: part.tally, bytes, raw_bytes, sha256 })
         })

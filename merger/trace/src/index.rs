@@ -1,10 +1,12 @@
 //! `index.json`: the list of a trace's files and their content.
 
+use super::file_note::FileNotes;
 use super::files::FileFrame;
 use super::item::EventCounts;
 use super::outcome::TraceOutcome;
 use super::output_files::TraceFiles;
-use rpd_comm::{Comm, gather_values};
+use super::rank_order::page_in_order;
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::wording::rank_list;
 use rpd_console::{Failure, WallClock};
 use rpd_files::{create_output, open_input};
@@ -40,17 +42,19 @@ pub(super) fn gather_files(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<
     Ok(facts)
 }
 
-/// Gathers on rank 0 the job's ranks with items in each file.
+/// Gathers the job's ranks with items in each of `count` files, such as `0-3,8`.
 pub(super) fn gather_ranks(
     comm: &impl Comm,
     own: BTreeMap<u32, Selection>,
-) -> Result<BTreeMap<u32, Selection>, Failure> {
+    count: usize,
+) -> Result<Vec<String>, Failure> {
     let mut all: BTreeMap<u32, Selection> = BTreeMap::new();
     for (window, theirs) in gather_values(comm, own)?.into_iter().flatten() {
         let ranks = all.entry(window).or_default();
         *ranks = Selection::of(ranks.ranks.iter().chain(&theirs.ranks).copied());
     }
-    Ok(all)
+    let list = |file: usize| all.get(&(file as u32)).map_or(String::new(), |ranks| rank_list(&ranks.ranks));
+    broadcast_result(comm, || Ok((0..count).map(list).collect()))
 }
 
 #[derive(Serialize)]
@@ -61,6 +65,8 @@ struct Index<'a> {
     clock: &'a str,
     t0_ns: i64,
     wall_clock: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_with_ranks_in_order: Option<String>,
     files: Vec<Entry>,
     not_drawn: &'a BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -87,7 +93,7 @@ pub(super) fn write(
     outcome: &TraceOutcome,
     frame: &FileFrame,
     files: &[FileFacts],
-    ranks: &BTreeMap<u32, Selection>,
+    notes: &FileNotes,
 ) -> Result<(), Failure> {
     let wall_clock = |ns: i64| frame.wall_clock(ns).map(|ns| WallClock(ns).to_string());
     let entry = |file: &FileFacts| {
@@ -98,7 +104,7 @@ pub(super) fn write(
             to_ns: to.saturating_sub(frame.t0),
             from_wall_clock: wall_clock(from),
             events: file.tally,
-            ranks: ranks.get(&(file.window as u32)).map_or(String::new(), |ranks| rank_list(&ranks.ranks)),
+            ranks: notes.ranks(file.window).to_owned(),
             bytes: file.bytes,
             raw_bytes: file.raw_bytes,
             sha256: file.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -111,6 +117,7 @@ pub(super) fn write(
         clock: run.clock(),
         t0_ns: frame.t0,
         wall_clock: wall_clock(frame.t0),
+        page_with_ranks_in_order: page_in_order(files.iter().map(|file| notes.ranks(file.window))),
         files: files.iter().map(entry).collect(),
         not_drawn: &outcome.not_drawn,
         empty_files: &outcome.empty_files,

@@ -11,6 +11,7 @@ mod compressed_pieces;
 mod described_tracks;
 mod draw;
 mod earlier_calls;
+mod file_note;
 mod files;
 mod format;
 mod index;
@@ -38,6 +39,7 @@ pub use options::{TraceFormat, TraceRequest, TraceSplit};
 pub use outcome::TraceOutcome;
 pub use output_files::TraceFiles;
 
+use file_note::FileNotes;
 use files::FileFrame;
 use outcome::CARRIED_SUFFIX;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
@@ -101,12 +103,9 @@ pub fn draw_trace(
     };
     cutter.check_sizes(&parts).map_err(|failure| shared_failure(comm, failure))?;
 
-    // 4. Every rank writes its part of each file.
-    progress.phase("files");
+    // 4. The ranks of each file, and the rows that are missing, are known.
     let count = windows.len();
-    let path = |number: usize| output.work_folder().join(output.target().name(number, count));
-    let files = files::write_files(comm, &frame, (&encoded.pieces, &encoded.spool), &parts, &path)?;
-    let ranks = index::gather_ranks(comm, units.ranks_of_files(&encoded.pieces))?;
+    let ranks = index::gather_ranks(comm, units.ranks_of_files(&encoded.pieces), count)?;
     let mut facts = units::gather_facts(comm, &encoded)?;
     facts.add(&rows.unselected());
     let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
@@ -119,8 +118,15 @@ pub fn draw_trace(
     if comm.rank() == 0 {
         outcome.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
     }
+
+    // 5. Every rank writes its part of each file.
+    progress.phase("files");
+    let notes = FileNotes::new(rows.run().run_id(), &outcome, ranks);
+    let path = |number: usize| output.work_folder().join(output.target().name(number, count));
+    let spooled = (&encoded.pieces[..], &encoded.spool);
+    let files = files::write_files(comm, (&frame, &notes), spooled, &parts, &path)?;
     let written = match comm.rank() == 0 && output.target().has_index() {
-        true => index::write(output, rows.run(), &outcome, &frame, &files, &ranks),
+        true => index::write(output, rows.run(), &outcome, &frame, &files, &notes),
         false => Ok(()),
     };
     agree_on_result(comm, written)?;

@@ -1,6 +1,8 @@
 //! Explains how to open a written trace.
 
+use super::file_note::ranks_of;
 use super::index::{self, INDEX, StoredEntry};
+use super::rank_order::{UI, page_in_order};
 use super::serve::serve;
 use crate::options::TraceFormat;
 use rpd_console::Failure;
@@ -14,6 +16,8 @@ use std::path::{Path, PathBuf};
 const TRACE_SUFFIXES: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
 /// Maximum number of files that are listed.
 const MAX_LISTED_FILES: usize = 64;
+/// Maximum number of characters of an address that is printed.
+const MAX_PRINTED_ADDRESS: usize = 4_096;
 /// Nanoseconds of a second.
 const NS_PER_SECOND: f64 = 1e9;
 
@@ -83,12 +87,11 @@ impl WrittenTrace {
         };
         let files = index::read(file).map_err(damaged)?.files;
         let mut known = Vec::with_capacity(files.len());
-        for StoredEntry { name, from_ns, to_ns, mut ranks } in files {
+        for StoredEntry { name, from_ns, to_ns, ranks } in files {
             if !is_trace(path, &name) {
                 return Err(damaged(format!("{name:?} is not there, or no file of a trace")));
             }
-            ranks.retain(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | ' '));
-            known.push(TraceFile { name, times: Some((from_ns, to_ns)), ranks });
+            known.push(TraceFile { name, times: Some((from_ns, to_ns)), ranks: list_only(ranks) });
         }
         if known.is_empty() {
             return Err(damaged("it lists no files".to_owned()));
@@ -105,7 +108,8 @@ impl WrittenTrace {
         }
         let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?.to_owned();
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = TraceFile { name, times: None, ranks: String::new() };
+        let ranks = list_only(ranks_of(path).unwrap_or_default());
+        let file = TraceFile { name, times: None, ranks };
         Ok(WrittenTrace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
     }
 
@@ -140,7 +144,7 @@ impl WrittenTrace {
         text += &self.table(|file| file.name.clone());
         let _ = write!(
             text,
-            "open:  https://ui.perfetto.dev, \"Open trace file\"; the browser reads it, nothing is uploaded\n\
+            "open:  {UI}, \"Open trace file\"; the browser reads it, nothing is uploaded\n\
              afar:  on this machine  rpd-merge --serve {}\n       \
              on yours         ssh -L 9001:127.0.0.1:9001 {ssh}\n       \
              then open the address that the first one prints\n       \
@@ -151,8 +155,23 @@ impl WrittenTrace {
         if self.files.len() > 1 {
             text += "       neighbours open as one: gunzip and cat them\n";
         }
+        if let Some(page) = page_in_order(self.files.iter().map(|file| &*file.ranks)) {
+            text += "order: if the UI does not show the ranks in order, ";
+            match page.len() <= MAX_PRINTED_ADDRESS {
+                true => _ = writeln!(text, "open the file at\n       {page}"),
+                false => {
+                    text += "let rpd-merge --serve print an address that does, or write --tracks plain\n"
+                }
+            }
+        }
         text
     }
+}
+
+/// Removes all characters that a list of ranks does not have.
+fn list_only(mut ranks: String) -> String {
+    ranks.retain(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | ' '));
+    ranks
 }
 
 /// Returns whether a name can be used in a URL without escapes.

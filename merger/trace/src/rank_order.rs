@@ -3,24 +3,36 @@
 //! UIs before v57 sort processes by their number of slices. Commands in the address copy the ranks to a workspace
 //! instead, one after the other; v52 runs these without asking.
 
-use crate::open::TraceFile;
+use super::file_note::NOTE_TRACK;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+/// Address of the UI.
+pub(super) const UI: &str = "https://ui.perfetto.dev";
 /// Name of the workspace.
 const WORKSPACE: &str = "ranks";
 /// Maximum number of ranks in an address. Each takes about 100 characters, and browsers accept a million.
 const MAX_RANKS: u32 = 4_096;
 
-/// Returns the commands for a file as a part of an address, with escapes; `None` if its ranks are unknown, too many or a
-/// single one.
-pub(super) fn startup_commands(file: &TraceFile) -> Option<String> {
-    let ranks = listed_ranks(&file.ranks)?;
-    if ranks.len() < 2 {
+/// Returns the address at which the UI shows the ranks of these lists, such as `0-3,8`, in order, whichever file is opened
+/// there; `None` if the ranks are unknown, too many or a single one.
+pub(super) fn page_in_order<'a>(lists: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    startup_commands(lists).map(|commands| format!("{UI}/#!/?startupCommands={commands}"))
+}
+
+/// Returns the commands for the ranks of these lists as a part of an address, with escapes; `None` as above.
+pub(super) fn startup_commands<'a>(lists: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let mut ranks = BTreeSet::new();
+    for list in lists.into_iter().filter(|list| !list.is_empty()) {
+        ranks.extend(listed_ranks(list)?);
+    }
+    if !(2..=MAX_RANKS as usize).contains(&ranks.len()) {
         return None;
     }
     let copy = |pattern: String| command("dev.perfetto.CopyTracksToWorkspaceByRegex", &[&pattern, WORKSPACE]);
-    let mut commands: Vec<Value> = ranks.iter().map(|rank| copy(format!("^rank {rank} "))).collect();
+    let mut commands = vec![copy(format!("^{NOTE_TRACK}$"))];
+    commands.extend(ranks.iter().map(|rank| copy(format!("^rank {rank} "))));
     // Processes without a rank follow.
     commands.push(copy("^process \\d".to_owned()));
     commands.push(command("dev.perfetto.SwitchWorkspace", &[WORKSPACE]));
@@ -31,7 +43,7 @@ fn command(id: &str, args: &[&str]) -> Value {
     json!({ "id": id, "args": args })
 }
 
-/// Returns the ranks of a list like `0-3,8` in order; `None` if it is not one, or lists too many.
+/// Returns the ranks of a list; `None` if it is not one, or lists too many.
 fn listed_ranks(list: &str) -> Option<Vec<u32>> {
     let mut ranks = Vec::new();
     for range in list.split(',') {
@@ -74,9 +86,11 @@ mod tests {
 
     #[test]
     fn an_address_has_a_command_for_each_rank() {
-        let file = |ranks: &str| TraceFile { name: String::new(), times: None, ranks: ranks.to_owned() };
-        assert_eq!(startup_commands(&file("3")), None);
-        let text = startup_commands(&file("10,3")).unwrap();
+        for lists in [&["3"][..], &["", ""], &["3", "3"], &["0-4000", "4000-5000"]] {
+            assert_eq!(startup_commands(lists.iter().copied()), None, "{lists:?}");
+        }
+        let text = startup_commands(["10", "", "3"]).unwrap();
+        assert_eq!(startup_commands(["10,3"]), Some(text.clone()));
         assert!(text.starts_with("%5B%7B%22"), "{text}");
         assert!(text.contains("%22%5Erank%2010%20%22%2C%22ranks%22"), "{text}");
         assert!(text.find("rank%2010%20").unwrap() < text.find("rank%203%20").unwrap());

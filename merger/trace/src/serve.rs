@@ -4,7 +4,7 @@
 //! other pages may not.
 
 use super::open::{TraceFile, WrittenTrace, counted_files, is_plain};
-use super::rank_order::startup_commands;
+use super::rank_order::{UI, startup_commands};
 use rpd_console::Failure;
 use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// See [`WrittenTrace::PERFETTO_PORT`].
 const PERFETTO_PORT: u16 = WrittenTrace::PERFETTO_PORT;
 /// The only origin with scripts that may read the answers.
-const ORIGIN: &str = "https://ui.perfetto.dev";
+const ORIGIN: &str = UI;
 /// Folder of the short addresses that lead to the UI.
 const OPEN: &str = "open/";
 /// Maximum size of a request, bytes.
@@ -79,7 +79,7 @@ struct Site {
 
 impl Site {
     fn instructions(&self, port: u16, ssh: &str) -> String {
-        let address = |file: &TraceFile| match startup_commands(file) {
+        let address = |file: &TraceFile| match startup_commands([&*file.ranks]) {
             None => self.page(file),
             // The commands are long, so the server adds them.
             Some(_) => format!("http://127.0.0.1:{PERFETTO_PORT}/{}/{OPEN}{}", self.secret, file.name),
@@ -101,7 +101,7 @@ impl Site {
     /// Returns the address at which the UI opens a file.
     fn page(&self, file: &TraceFile) -> String {
         let page = format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{}", self.secret, file.name);
-        match startup_commands(file) {
+        match startup_commands([&*file.ranks]) {
             None => page,
             Some(commands) => format!("{page}&startupCommands={commands}"),
         }
