@@ -49,6 +49,12 @@ pub enum ItemKind {
     Sample(StackNumber),
 }
 
+/// The first number of flows in a unit. Smaller ones are those of messages between units.
+pub(crate) const FIRST_UNIT_FLOW: u64 = 1 << UNIT_FLOW_SHIFT;
+/// Numbers of flows in a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
+/// differ little; with hashes, a compressed file would be half as large again.
+pub(crate) const UNIT_FLOW_SHIFT: u32 = 40;
+
 /// One end of a flow, with the number of the flow, which is unique in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowEnd {

@@ -17,6 +17,7 @@ mod format;
 mod index;
 mod item;
 mod memory;
+mod message_arrows;
 mod open;
 mod options;
 mod outcome;
@@ -41,6 +42,7 @@ pub use output_files::TraceFiles;
 
 use file_note::FileNotes;
 use files::FileFrame;
+use message_arrows::MessageArrows;
 use outcome::CARRIED_SUFFIX;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
 use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
@@ -76,6 +78,7 @@ pub fn draw_trace(
     let undrawn_times = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
     let times = units.gather_times(comm, undrawn_times)?;
     let histogram = gather_histogram(comm, histogram)?;
+    let messages = MessageArrows::find(comm, &mut rows, &units, memory)?;
 
     // 2. The run is divided into time slices.
     let realtime_minus_job = rows.run().realtime_minus_job_ns(times.first);
@@ -110,6 +113,8 @@ pub fn draw_trace(
     facts.add(&rows.unselected());
     let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
     outcome.warnings = warnings(&rows);
+    outcome.warnings.extend(messages.warning());
+    messages.count_not_drawn(comm, &frame.windows, &mut outcome.not_drawn)?;
     outcome.note_empty_files(request.split, &parts, |number| output.target().name(number, count));
     outcome.note_uneven_files(request.split, &parts, |number| output.target().name(number, count));
     for (table, count) in broadcast_result(comm, || rows.carried_tables())? {

@@ -57,6 +57,12 @@ impl TimeSlices {
         Some((*self.borders.get(number)?, *self.borders.get(number + 1)?))
     }
 
+    /// Returns the number of the slice that has a time.
+    pub(super) fn find(&self, time: i64) -> Option<usize> {
+        let place = self.borders.partition_point(|border| *border <= time);
+        place.checked_sub(1).filter(|slice| *slice < self.len())
+    }
+
     /// Iterates over all slices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.borders.windows(2).filter_map(|pair| Some((*pair.first()?, *pair.last()?)))

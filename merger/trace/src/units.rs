@@ -64,6 +64,11 @@ impl RankUnits {
         self.bytes.iter().sum()
     }
 
+    /// Returns the index of the first unit, and that after the last.
+    pub(super) fn bounds(&self) -> (u64, u64) {
+        (self.units.start as u64, self.units.end as u64)
+    }
+
     pub(super) fn layouts(&self) -> impl Iterator<Item = &UnitLayout> {
         self.layouts.iter()
     }

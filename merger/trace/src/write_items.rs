@@ -2,8 +2,8 @@
 
 use super::earlier_calls::{FlowSource, OpenFlows};
 use super::item::{
-    EARLIER_CALLS_LANE, EventCounts, FlowEnd, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary,
-    UnitLayout,
+    EARLIER_CALLS_LANE, EventCounts, FIRST_UNIT_FLOW, FlowEnd, ItemKind, StackNumber, TextId, TrackKind,
+    UnitDictionary, UnitLayout,
 };
 use super::sort_items::{ItemExtra, StoredItem};
 use super::time_slices::TimeSlices;
@@ -254,6 +254,8 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let start = self.window.1.start();
         for flow in flows {
             match flow {
+                // Messages end in another unit.
+                FlowEnd::From(number) | FlowEnd::To(number) if *number < FIRST_UNIT_FLOW => {}
                 FlowEnd::From(number) => open_flows.begin(*number, slice),
                 FlowEnd::To(number) if slice.span.start() >= start => open_flows.end(*number, start),
                 FlowEnd::To(_) | FlowEnd::Through(_) => {}

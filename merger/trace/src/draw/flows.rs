@@ -6,6 +6,7 @@
 
 use super::event_ids::EventIds;
 use super::unit_source::UnitSource;
+use crate::item::UNIT_FLOW_SHIFT;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::ops::Range;
@@ -16,9 +17,6 @@ const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
 pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
 /// The highest bit in the numbers of flows that an input stores.
 pub(super) const RECORDED_BIT: u64 = 1 << 62;
-/// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
-/// differ little; with hashes, a compressed file would be half as large again.
-const UNIT_SHIFT: u32 = 40;
 /// Minimum number of events for which stack ids are held at once.
 const MIN_EVENTS: u64 = 1 << 16;
 
@@ -114,7 +112,7 @@ impl Launching {
 /// Connects sinks with calls. Both must be sorted.
 fn connect_calls(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
     let mut arrows = LaunchFlows::default();
-    let first = (place as u64 + 1) << UNIT_SHIFT & !(COLLECTIVE_BIT | RECORDED_BIT);
+    let first = (place as u64 + 1) << UNIT_FLOW_SHIFT & !(COLLECTIVE_BIT | RECORDED_BIT);
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
         let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };

@@ -27,8 +27,10 @@ mod unit;
 mod unit_source;
 
 use super::item::{
-    TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout, table_place,
+    FlowEnd, ItemExclusion, TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout,
+    table_place,
 };
+use super::message_arrows::unpack;
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
 use rpd_run::{DRAWN_TABLES, IdRanges, RowUnit, RunDatabase, UnitNames};
@@ -42,6 +44,8 @@ pub struct JobRows {
     run: RunDatabase,
     selection: TraceSelection,
     window: Option<(i64, i64)>,
+    /// Ends of messages by the keys of their regions, ascending.
+    messages: Vec<(i64, u64)>,
 }
 
 /// Results of the first pass over a unit.
@@ -73,7 +77,7 @@ impl JobRows {
     /// [`Failure::input`], if the file cannot be read, is damaged, or was not written by rpd-merge.
     pub fn open(path: &Path, selection: &TraceSelection) -> Result<JobRows, Failure> {
         let run = RunDatabase::open(path, selection.ranks.as_deref())?;
-        Ok(JobRows { run, selection: selection.clone(), window: None })
+        Ok(JobRows { run, selection: selection.clone(), window: None, messages: Vec::new() })
     }
 
     /// Returns the run.
@@ -132,6 +136,30 @@ impl JobRows {
     /// All counter values before `to` are passed on, because a value before `from` may be valid in the window.
     pub fn set_window(&mut self, window: Option<(i64, i64)>) {
         self.window = window;
+    }
+
+    /// Returns whether arrows between calls are requested.
+    pub(crate) fn draws_messages(&self) -> bool {
+        let includes = |what| self.selection.includes(what);
+        includes(ItemExclusion::Flows) && includes(ItemExclusion::Regions)
+    }
+
+    /// Makes these units those that are read for the calls of the run.
+    pub(crate) fn keep_units(&mut self, (first, end): (u64, u64)) {
+        self.run.local_units.retain(|unit| (first..end).contains(&(*unit as u64)));
+    }
+
+    /// Sets the ends of messages, sorted: the key of the region, and what [`unpack`] takes.
+    pub(crate) fn set_messages(&mut self, messages: Vec<(i64, u64)>) {
+        self.messages = messages;
+    }
+
+    /// Returns the ends of messages at a region.
+    #[inline]
+    fn message_ends(&self, region: i64) -> impl Iterator<Item = FlowEnd> {
+        let from = self.messages.partition_point(|(key, _)| *key < region);
+        let own = self.messages.get(from..).unwrap_or_default();
+        own.iter().take_while(move |(key, _)| *key == region).map(|(_, end)| unpack(*end))
     }
 
     /// Returns the first and the last time of the rows that `rank` of `ranks` reads. Returns `None` if nothing

@@ -282,6 +282,9 @@ impl UnitDrawer<'_, '_> {
             }
             *next += 1;
         }
+        if table == rocpd::REGION {
+            self.flows.extend(self.source.job.message_ends(id));
+        }
         if let Some(event) = event.filter(|_| self.source.asked.flows) {
             self.flows.extend(rows.events.flow_ends(event));
         }
