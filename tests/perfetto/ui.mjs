@@ -1,11 +1,14 @@
 #!/usr/bin/env node
 // Opens a trace in Perfetto's UI in a Chromium without a window.
 //
-//     node ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS]]
+//     node ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS [WAY]]]
 //
 // SITE is the folder of a built Perfetto UI that has index.html. Chromium is the program that RPD_CHROMIUM names, or
-// chromium. Tracks are opened down to DEPTH (2: the ones below processes). COMMANDS are the startup commands of the address, escaped. Prints a line of JSON: {"tracks": [{"name",
-// "children"}, ...], "slices": NUMBER, "errors": [...], "dialog": TEXT or null} and writes a picture of what is seen. Exit 1, with the reason on standard error, if the trace does not come up.
+// chromium. Tracks are opened down to DEPTH (2: the ones below processes). COMMANDS are the startup commands of the
+// address, escaped. WAY is "address" if the address names the trace, or "file" if it is opened as a user opens a file.
+//
+// Prints a line of JSON: {"tracks": [{"name", "children"}, ...], "slices": NUMBER or null, "errors": [...], "dialog": TEXT or
+// null} and writes a picture of the page. Exit 1, with the reason on standard error, if the trace does not come up.
 //
 // Chromium talks over a pipe: no port is open but that of the site, on loopback, and no other host can be reached.
 import fs from 'node:fs';
@@ -14,9 +17,9 @@ import path from 'node:path';
 import process from 'node:process';
 import { sleep, startChromium } from '../browser/chromium.mjs';
 
-const [site, trace, picture, depth = '2', commands = ''] = process.argv.slice(2);
+const [site, trace, picture, depth = '2', commands = '', way = 'address'] = process.argv.slice(2);
 if (!picture) {
-  console.error('usage: ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS]]');
+  console.error('usage: ui.mjs SITE TRACE PICTURE.png [DEPTH [COMMANDS [WAY]]]');
   process.exit(2);
 }
 const WIDTH = 1600, HEIGHT = 1000, PATIENCE = 90_000;
@@ -29,7 +32,9 @@ const TYPES = {
 };
 const server = http.createServer((request, response) => {
   const name = decodeURIComponent(request.url.split('?')[0]);
-  const file = name === '/opened-trace' ? trace : path.join(site, path.normalize(name === '/' ? '/index.html' : name));
+  // The package of this UI opens /localtrace itself if the address names no trace, as if a user opened it.
+  const isTrace = name === '/opened-trace' || (way === 'file' && ['/localtrace', '/vizviewer_info'].includes(name));
+  const file = isTrace ? trace : path.join(site, path.normalize(name === '/' ? '/index.html' : name));
   fs.readFile(file, (error, bytes) => {
     const type = TYPES[path.extname(file)] ?? 'application/octet-stream';
     response.writeHead(error ? 404 : 200, { 'content-type': type, 'cache-control': 'no-store' });
@@ -46,13 +51,31 @@ const browser = startChromium({
 });
 const { tell, inPage, heard, leave } = browser;
 
+// Reads the tracks of a UI from its page, which has groups and the tracks in them, unfolded.
+function shownTracks() {
+  document.querySelector('button[title="Expand all"]')?.click();
+  const groups = [];
+  for (const panel of document.querySelectorAll('.pf-panel')) {
+    const title = panel.querySelector('h1');
+    if (!title) continue;
+    const track = { name: (title.querySelector('span') ?? title).textContent, children: [] };
+    const isChild = /^\d+-\d+$/.test(panel.dataset.panelId);
+    (isChild ? groups.at(-1).children : groups).push(track);
+  }
+  return JSON.stringify(groups);
+}
+
 // --- the page ---------------------------------------------------------------------------------------------
 
 try {
   await browser.openPage();
-  await tell('Page.navigate', { url: `${home}/#!/?url=${home}/opened-trace${commands && `&startupCommands=${commands}`}` });
-  // It moves to the page of the trace when all is loaded.
-  while (!(await inPage(() => location.hash.startsWith('#!/viewer') && Boolean(globalThis.app?.trace ?? globalThis.app?._activeTrace)).catch(() => false))) {
+  const named = way === 'address' ? [`url=${home}/opened-trace`] : [];
+  const parts = [...named, ...(commands ? [`startupCommands=${commands}`] : [])];
+  await tell('Page.navigate', { url: `${home}/#!/?${parts.join('&')}` });
+  // It moves to the page of the trace when all is loaded. UIs up to v47 do not show scripts their tracks.
+  const isOld = /v4[0-7]\./.test(fs.readFileSync(path.join(site, 'index.html'), 'utf8'));
+  const isOpen = (isOld) => location.hash.startsWith('#!/viewer') && (isOld || Boolean(globalThis.app?.trace ?? globalThis.app?._activeTrace));
+  while (!(await inPage(isOpen, isOld).catch(() => false))) {
     const dialog = await inPage(() => document.querySelector('.pf-modal-dialog, .modal-dialog')?.innerText).catch(() => undefined);
     if (dialog) throw new Error(`the UI says: ${dialog}`);
     await sleep(200);
@@ -61,7 +84,7 @@ try {
   let before = '', calm = 0;
   while (calm < 6) {
     await sleep(500);
-    const now = await inPage(() => {
+    const now = await inPage(isOld ? shownTracks : () => {
       const trace = app.trace ?? app._activeTrace;
       const names = (node) => node.children.map((child) => [child.title ?? child.name, names(child)]);
       return JSON.stringify([Boolean(app.isLoadingTrace), names(trace.workspace ?? trace.workspaces.currentWorkspace)]);
@@ -69,7 +92,7 @@ try {
     calm = now === before && !now.startsWith('[true') ? calm + 1 : 0;
     before = now;
   }
-  const found = await inPage(async (depth) => {
+  const found = isOld ? { tracks: JSON.parse(before), slices: null, errors: [], dialog: null } : await inPage(async (depth) => {
     const trace = app.trace ?? app._activeTrace;
     const workspace = trace.workspace ?? trace.workspaces.currentWorkspace;
     const tree = (node) => node.children.map((child) => ({ name: child.title ?? child.name, children: tree(child) }));

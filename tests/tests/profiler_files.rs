@@ -58,7 +58,7 @@ const DRAWN: [(&str, &str, &str); 5] = [
     (
         "slices",
         "SELECT s.name, s.category, count(*), sum(s.dur), CAST(max(s.ts + s.dur) AS INT) FROM slice s
-           WHERE s.dur > 0 GROUP BY 1, 2",
+           WHERE s.dur > 0 AND s.category IS NOT 'rpd_file' GROUP BY 1, 2",
         "SELECT name, category, count(*), sum(duration), max(\"end\") FROM regions WHERE duration > 0 GROUP BY 1, 2",
     ),
     (
@@ -82,7 +82,7 @@ const DRAWN: [(&str, &str, &str); 5] = [
     (
         "arguments",
         "SELECT substr(a.key, 7), coalesce(a.string_value, CAST(a.int_value AS TEXT)) FROM slice s JOIN args a USING (arg_set_id)
-          WHERE a.key LIKE 'debug.%' AND a.value_type IN ('string', 'int')",
+          WHERE s.category IS NOT 'rpd_file' AND a.key LIKE 'debug.%' AND a.value_type IN ('string', 'int')",
         "SELECT a.name, a.value FROM rocpd_arg a WHERE a.type IN ('string', 'int')",
     ),
     (

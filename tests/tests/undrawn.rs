@@ -129,6 +129,77 @@ fn lagging(calls: u32) -> String {
         .to_string()
 }
 
+/// A trace of the PyTorch profiler with collectives of two process groups, numbered in each.
+fn collectives(rank: u32) -> String {
+    let call = |seq: u32, group: &str, ts: f64| {
+        json!({
+            "ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 10 + rank, "tid": 10,
+            "ts": ts + f64::from(rank), "dur": 2.0,
+            "args": { "Collective name": "allreduce", "Process Group Name": group, "Group size": 2, "Seq": seq },
+        })
+    };
+    let calls = [(1, "0", 5.0), (2, "0", 15.0), (1, "dp", 25.0)].map(|(seq, group, ts)| call(seq, group, ts));
+    json!({
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": BASE,
+        "distributedInfo": { "rank": rank, "world_size": 2 },
+        "traceEvents": calls,
+    })
+    .to_string()
+}
+
+#[test]
+fn collectives_of_the_pytorch_profiler_are_connected_from_rank_to_rank() {
+    let place = Place::of(&[collectives(0), collectives(1)]);
+    let (folder, _, _) = place.drawn(&["--split-by-time", "1"]);
+    let arrows =
+        "SELECT f.ts, t.ts, extract_arg(f.arg_set_id, 'debug.Seq'), extract_arg(t.arg_set_id, 'debug.Seq'),
+        extract_arg(f.arg_set_id, 'debug.comm'), extract_arg(t.arg_set_id, 'debug.comm')
+        FROM flow JOIN slice f ON f.id = flow.slice_out JOIN slice t ON t.id = flow.slice_in ORDER BY f.ts";
+    for processor in TraceProcessor::all("arrows of collectives") {
+        let found = processor.query(&folder.join("trace-00001-of-00001.pftrace.gz"), arrows);
+        let wanted = [(0, 1, "0"), (10_000, 2, "0"), (20_000, 1, "dp")].map(|(at, seq, group)| {
+            [json!(at), json!(at + 1_000), json!(seq), json!(seq), json!(group), json!(group)]
+        });
+        assert_eq!(found, wanted, "{}", processor.version());
+    }
+}
+
+/// The note on a file.
+const NOTE: &str = "SELECT s.name, s.ts, s.ts + s.dur, extract_arg(s.arg_set_id, 'debug.ranks'),
+    extract_arg(s.arg_set_id, 'debug.run'), extract_arg(s.arg_set_id, 'debug.missing or changed in the whole trace')
+    FROM slice s JOIN track t ON t.id = s.track_id WHERE t.name = 'this file' AND s.category = 'rpd_file'";
+
+#[test]
+fn each_file_begins_with_a_note_on_its_part_and_the_missing_rows() {
+    let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE))]);
+    let (folder, index, _) = place.drawn(&["--split-by-time", "2", "--exclude", "args"]);
+    let files = index["files"].as_array().unwrap();
+    let missing = index["not_drawn"].as_object().unwrap();
+    assert!(!missing.is_empty(), "{index}");
+    let traces: Vec<PathBuf> = files.iter().map(|file| folder.join(file["name"].as_str().unwrap())).collect();
+    for processor in TraceProcessor::all("notes on files") {
+        let notes = processor.each(&traces, [NOTE, TraceProcessor::COMPLAINTS]);
+        for (number, ([note, complaints], file)) in notes.into_iter().zip(files).enumerate() {
+            assert_eq!(complaints, Vec::<Vec<Json>>::new(), "{}", processor.version());
+            let [note] = &note[..] else { panic!("{note:?}") };
+            let (from, to) = (file["from_ns"].as_i64().unwrap(), file["to_ns"].as_i64().unwrap());
+            let name = format!(
+                "file {} of 2: {:.6} s to {:.6} s of the run, ranks 0-1",
+                number + 1,
+                from as f64 / 1e9,
+                to as f64 / 1e9
+            );
+            assert_eq!(
+                note[..5],
+                [json!(name), json!(from), json!(to), json!("0-1"), index["run_id"].clone()]
+            );
+            let words = note[5].as_str().unwrap();
+            assert!(missing.keys().all(|why| words.contains(&**why)), "{words}");
+        }
+    }
+}
+
 #[test]
 fn a_kernel_long_after_its_call_keeps_its_arrow_in_every_slice() {
     let calls = 200;

@@ -16,7 +16,7 @@ pub use database::{AMD_TAGS, Database, dump_difference};
 pub use job::{Job, JobOutcome};
 pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, rpd_merge_mpi};
 pub use mpi::{mpi_missing, mpirun};
-pub use perfetto_ui::{OpenedTrace, PerfettoUi};
+pub use perfetto_ui::{OpenedBy, OpenedTrace, PerfettoUi};
 pub use report::{assert_refused, leftovers};
 pub use report_page::PageBrowser;
 pub use trace_processor::{Row, TraceProcessor};

@@ -12,6 +12,16 @@ use std::time::Duration;
 pub struct PerfettoUi {
     /// The folder with its index.html.
     site: PathBuf,
+    version: String,
+}
+
+/// How a trace is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenedBy {
+    /// The address names the trace.
+    Address,
+    /// A user opens the file on the page.
+    User,
 }
 
 /// What the UI shows of a trace.
@@ -19,26 +29,39 @@ pub struct PerfettoUi {
 pub struct OpenedTrace {
     /// The tracks below each other: `{"name", "children"}`.
     pub tracks: Vec<Value>,
-    /// How many slices it has loaded.
-    pub slices: u64,
+    /// How many slices it has loaded; `None` for UIs up to v47, which do not say so.
+    pub slices: Option<u64>,
     /// Its complaints about the trace: import errors, a dialog, exceptions of its own.
     pub errors: Vec<String>,
 }
 
 impl PerfettoUi {
-    /// The newest one that ci/setup installed; where there is none, or no Chromium, says that `what` is skipped.
+    /// All versions that ci/setup installed, the oldest first; where there is none, or no Chromium, says that `what` is
+    /// skipped.
     ///
     /// # Panics
     /// If there is none, and `RPD_CI_CHROMIUM` is 1.
-    pub fn newest(what: &str) -> Option<PerfettoUi> {
+    pub fn all(what: &str) -> Vec<PerfettoUi> {
         let asked = env::var("RPD_CI_CHROMIUM").unwrap_or_default();
         let found = if asked == "0" { Err("RPD_CI_CHROMIUM is 0") } else { found(what) };
-        found
-            .map_err(|why| {
-                assert!(asked != "1", "{what}: RPD_CI_CHROMIUM is 1, but {why}");
-                skip(what, why);
-            })
-            .ok()
+        found.unwrap_or_else(|why| {
+            assert!(asked != "1", "{what}: RPD_CI_CHROMIUM is 1, but {why}");
+            skip(what, why);
+            Vec::new()
+        })
+    }
+
+    /// The newest of [`PerfettoUi::all`].
+    ///
+    /// # Panics
+    /// As [`PerfettoUi::all`].
+    pub fn newest(what: &str) -> Option<PerfettoUi> {
+        PerfettoUi::all(what).pop()
+    }
+
+    /// The version of Perfetto: `v52.0-6b9586def`.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Opens a trace with its processes and GPUs unfolded, and writes a picture of it.
@@ -46,18 +69,25 @@ impl PerfettoUi {
     /// # Panics
     /// If it does not come up.
     pub fn open(&self, trace: &Path, picture: &Path) -> OpenedTrace {
-        self.open_with_commands(trace, picture, "")
+        self.open_with_commands(trace, picture, "", OpenedBy::Address)
     }
 
     /// Opens a trace as [`PerfettoUi::open`] does, at an address with these commands, which are escaped.
     ///
     /// # Panics
     /// If it does not come up.
-    pub fn open_with_commands(&self, trace: &Path, picture: &Path, commands: &str) -> OpenedTrace {
+    pub fn open_with_commands(
+        &self,
+        trace: &Path,
+        picture: &Path,
+        commands: &str,
+        way: OpenedBy,
+    ) -> OpenedTrace {
+        let way = if way == OpenedBy::User { "file" } else { "address" };
         let outcome = Job::new("node")
             .arg(repository().join("tests/perfetto/ui.mjs"))
             .args([&self.site, trace, picture])
-            .args(["2", commands])
+            .args(["2", commands, way])
             .limit(Duration::from_secs(100))
             .run()
             .success();
@@ -65,22 +95,18 @@ impl PerfettoUi {
         let list = |what: &str| shown[what].as_array().cloned().unwrap_or_default();
         let mut errors: Vec<String> = list("errors").iter().map(Value::to_string).collect();
         errors.extend(shown["dialog"].as_str().map(str::to_owned));
-        OpenedTrace {
-            tracks: list("tracks"),
-            slices: shown["slices"].as_u64().expect("a number of slices"),
-            errors,
-        }
+        OpenedTrace { tracks: list("tracks"), slices: shown["slices"].as_u64(), errors }
     }
 }
 
-fn found(what: &str) -> Result<PerfettoUi, &'static str> {
+fn found(what: &str) -> Result<Vec<PerfettoUi>, &'static str> {
     let chromium = env::var_os("RPD_CHROMIUM").unwrap_or_else(|| "chromium".into());
     if Job::new("sh").args(["-c", "command -v \"$0\""]).arg(chromium).run().code() != Some(0) {
         return Err("chromium is not here");
     }
-    let site = TraceProcessor::all(what).last().and_then(TraceProcessor::site);
-    let site = site.ok_or("no UI is here: ci/setup --test installs it")?;
-    Ok(PerfettoUi { site })
+    let of = |tp: &TraceProcessor| Some(PerfettoUi { site: tp.site()?, version: tp.version().to_owned() });
+    let all: Vec<PerfettoUi> = TraceProcessor::all(what).iter().filter_map(of).collect();
+    if all.is_empty() { Err("no UI is here: ci/setup --test installs it") } else { Ok(all) }
 }
 
 impl OpenedTrace {

@@ -1,6 +1,7 @@
 //! What is needed to match messages exactly: partners that only a status, another call or the communicator
 //! tells.
 
+use super::arrows::check_arrows;
 use super::{Family, Mpich, OpenMpi, RANKS, RankTrace, Row, Run, Trace, number, runs, text};
 use rpd_tests::harness::{Database, binary, rpd_merge, skip};
 use serde_json::{Value as Json, json};
@@ -9,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 /// The facts of one kind that a rank wrote.
-fn facts(run: &Run, rank: usize, kind: &str) -> Vec<[i64; 4]> {
+pub(super) fn facts(run: &Run, rank: usize, kind: &str) -> Vec<[i64; 4]> {
     let text = fs::read_to_string(run.path(&format!("counts.{rank}"))).unwrap();
     let mut facts = Vec::new();
     for line in text.lines() {
@@ -242,6 +243,7 @@ fn check_matching(family: Family) {
     check_probes(&run, &trace);
     check_communicators(&run, &trace);
     check_database(&run);
+    check_arrows(&run);
 }
 
 #[test]

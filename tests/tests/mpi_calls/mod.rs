@@ -2,6 +2,7 @@
 //! in Fortran and in Python, with Open MPI and with MPICH.
 // clippy takes only functions marked as tests for tests.
 
+mod arrows;
 mod matching;
 mod memory;
 mod recorded;

@@ -4,7 +4,7 @@ use super::{rpd_merge, synthetic};
 use rpd_tests::databases::change;
 use rpd_tests::harness::{Database, TraceProcessor};
 
-const SLICES: &str = "SELECT count(*) FROM slice WHERE dur >= 0";
+const SLICES: &str = "SELECT count(*) FROM slice WHERE dur >= 0 AND category IS NOT 'rpd_file'";
 
 #[test]
 fn times_of_no_clock_and_values_that_are_no_numbers_are_told() {

@@ -1,7 +1,7 @@
-//! A trace is opened as it is told, and by nobody else.
+//! Opening a trace: instructions, and serving it to the browser of its user alone.
 
 use super::{Subject, rpd_merge};
-use rpd_tests::harness::{PerfettoUi, RunFolder, mpi_missing, repository, rpd_merge_mpi, skip};
+use rpd_tests::harness::{OpenedBy, PerfettoUi, RunFolder, mpi_missing, repository, rpd_merge_mpi, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,7 @@ fn subject() -> Subject {
 }
 
 #[test]
-fn it_is_told_how_a_trace_is_opened() {
+fn instructions_for_opening_a_trace_are_printed() {
     let subject = subject();
     let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "3"], true);
     let before = fs::read_dir(&slices.folder).unwrap().count();
@@ -27,10 +27,15 @@ fn it_is_told_how_a_trace_is_opened() {
         rpd_merge().arg("--open").arg(&slices.files[1].0),
         rpd_merge().args(["--open", "--format", "perfetto", "-o"]).arg(&single).arg(&subject.database),
     ] {
-        let told = job.run().success();
-        assert_eq!(told.stdout, "");
-        for wanted in ["https://ui.perfetto.dev", "ssh -L 9001:127.0.0.1:9001 ", "rpd-merge --serve "] {
-            assert!(told.stderr.contains(wanted), "{wanted:?} is not in\n{told}");
+        let outcome = job.run().success();
+        assert_eq!(outcome.stdout, "");
+        for wanted in [
+            "https://ui.perfetto.dev",
+            "https://ui.perfetto.dev/#!/?startupCommands=%5B",
+            "ssh -L 9001:127.0.0.1:9001 ",
+            "rpd-merge --serve ",
+        ] {
+            assert!(outcome.stderr.contains(wanted), "{wanted:?} is not in\n{outcome}");
         }
     }
     assert!(single.is_file());
@@ -108,24 +113,39 @@ fn a_trace_is_served_until_it_is_enough() {
     assert!(TcpStream::connect(("127.0.0.1", served.port)).is_err());
 }
 
+/// Opens a trace at an address with commands, and checks that its 12 ranks are shown in order.
+fn assert_in_order(ui: &PerfettoUi, trace: &Path, address: &str, way: OpenedBy) {
+    let (_, commands) = address.split_once("startupCommands=").unwrap();
+    let picture = repository().join("target/ci/perfetto-ranks.png");
+    fs::create_dir_all(picture.parent().unwrap()).unwrap();
+    let opened = ui.open_with_commands(trace, &picture, commands, way);
+    assert_eq!(opened.errors, Vec::<String>::new());
+    let (note, ranks) = opened.tracks.split_first().unwrap();
+    assert_eq!(note["name"], "this file");
+    assert!(ranks.iter().all(|rank| !rank["children"].as_array().unwrap().is_empty()), "{ranks:?}");
+    let ranks: Vec<&str> = ranks.iter().map(|track| track["name"].as_str().unwrap()).collect();
+    let wanted: Vec<String> = (0..12).map(|rank| format!("rank {rank} ")).collect();
+    assert_eq!(ranks.len(), wanted.len(), "{ranks:?}");
+    assert!(ranks.iter().zip(&wanted).all(|(rank, wanted)| rank.starts_with(wanted)), "{ranks:?}");
+}
+
 /// UIs before v57 sort processes by their number of slices.
 #[test]
-fn the_ui_shows_the_ranks_of_a_served_trace_in_order() {
+fn the_ui_shows_the_ranks_of_a_trace_in_order() {
     let Some(ui) = PerfettoUi::newest("ranks in order in the UI of Perfetto") else { return };
     let run = SyntheticRun { nodes: 3, ranks_per_node: 4, events_per_rank: 40, ..SyntheticRun::default() };
     let subject = Subject::of(std::slice::from_ref(&RunFolder::new(&run).path));
     let slices = subject.sliced(rpd_merge(), "slices", &["--split-by-time", "2"], true);
-    let page = ServedTrace::start(&slices.folder).page();
-    let (_, commands) = page.split_once("&startupCommands=").unwrap();
-    let picture = repository().join("target/ci/perfetto-ranks.png");
-    fs::create_dir_all(picture.parent().unwrap()).unwrap();
-    let opened = ui.open_with_commands(&slices.files[0].0, &picture, commands);
-    assert_eq!(opened.errors, Vec::<String>::new());
-    let ranks: Vec<&str> = opened.tracks.iter().map(|track| track["name"].as_str().unwrap()).collect();
-    let wanted: Vec<String> = (0..12).map(|rank| format!("rank {rank} ")).collect();
-    assert_eq!(ranks.len(), wanted.len(), "{ranks:?}");
-    assert!(ranks.iter().zip(&wanted).all(|(rank, wanted)| rank.starts_with(wanted)), "{ranks:?}");
-    assert!(opened.tracks.iter().all(|rank| !rank["children"].as_array().unwrap().is_empty()), "{ranks:?}");
+    let (first, _) = &slices.files[0];
+    assert_in_order(&ui, first, &ServedTrace::start(&slices.folder).page(), OpenedBy::Address);
+    // A single file has no index, and its note names the ranks.
+    let alone = subject.beside("alone.pftrace.gz");
+    fs::copy(first, &alone).unwrap();
+    assert!(ServedTrace::start(&alone).page().contains("&startupCommands="));
+    let printed = rpd_merge().arg("--open").arg(&alone).run().success().stderr;
+    let page = printed.lines().find(|line| line.contains("startupCommands=")).unwrap();
+    assert_in_order(&ui, &alone, page, OpenedBy::User);
+    assert_eq!(slices.index["page_with_ranks_in_order"].as_str(), Some(page.trim()));
 }
 
 /// Plain tracks need no commands, and have no numbers behind their names.
@@ -146,14 +166,12 @@ fn the_ui_shows_plain_tracks_in_the_order_of_the_ranks() {
     let opened = ui.open(&plain.files[0].0, &picture);
     assert_eq!(opened.errors, Vec::<String>::new());
     let tree = opened.tree();
-    let [first, second]: [Vec<&str>; 2] = [0, 2].map(|depth| {
-        let of_depth = |line: &&str| line.len() - line.trim_start().len() == depth;
-        tree.lines().filter(of_depth).map(str::trim).collect()
-    });
-    assert!(first.contains(&"ranks"), "{tree}");
+    let ranks = tree.split_once("ranks\n").map_or("", |(_, ranks)| ranks);
+    let of_ranks = |line: &&str| line.trim_start().starts_with("rank ");
+    let shown: Vec<&str> = ranks.lines().filter(of_ranks).map(str::trim).collect();
     let wanted: Vec<String> = (0..12).map(|rank| format!("rank {rank} (gpu{:03})", rank / 4)).collect();
-    assert_eq!(second, wanted, "{tree}");
-    for track in ["    main\n", "    thread 400001\n", "    GPU 0\n", "      GPU 0 copies\n"] {
+    assert_eq!(shown, wanted, "{tree}");
+    for track in ["this file\n", " main\n", " thread 400001\n", " GPU 0\n", " GPU 0 copies\n"] {
         assert!(tree.contains(track), "{track:?} is not in\n{tree}");
     }
 }

@@ -8,15 +8,18 @@ use std::path::PathBuf;
 
 /// Number, parent, name and process of each track.
 const TRACKS: &str =
-    "SELECT t.id, t.parent_id, coalesce(iif(t.name = 'calls before this file', iif(t.parent_id IS NULL, th.name || '/', '') || t.name,
-      th.name), nullif(t.name, ''),
-      'thread ' || th.tid), p.name
-    FROM track t LEFT JOIN thread_track tt ON tt.id = t.id LEFT JOIN thread th ON th.utid = tt.utid
+    "WITH named AS (SELECT tt.id, th.upid, coalesce(th.name, 'thread ' || th.tid) AS name, th.name IS NOT NULL AS is_named
+                      FROM thread_track tt JOIN thread th ON th.utid = tt.utid)
+    SELECT t.id, t.parent_id,
+      CASE WHEN t.name = 'calls before this file' THEN iif(t.parent_id IS NULL, n.name || '/', '') || t.name
+           WHEN n.is_named THEN n.name ELSE coalesce(nullif(t.name, ''), n.name) END, p.name
+    FROM track t LEFT JOIN named n ON n.id = t.id
     LEFT JOIN process_track pt ON pt.id = t.id LEFT JOIN process_counter_track ct ON ct.id = t.id
-    LEFT JOIN process p ON p.upid = coalesce(th.upid, pt.upid, ct.upid)";
+    LEFT JOIN process p ON p.upid = coalesce(n.upid, pt.upid, ct.upid)";
 
 const SLICES: &str = "SELECT track_id, ts, dur, name, category, extract_arg(arg_set_id, 'debug.clipped'),
-      extract_arg(arg_set_id, 'debug.orig_ts'), extract_arg(arg_set_id, 'debug.orig_dur') FROM slice";
+      extract_arg(arg_set_id, 'debug.orig_ts'), extract_arg(arg_set_id, 'debug.orig_dur') FROM slice
+      WHERE category IS NOT 'rpd_file'";
 
 const COUNTERS: &str = "SELECT track_id, ts, value FROM counter";
 
