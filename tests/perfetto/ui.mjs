@@ -53,7 +53,7 @@ const { tell, inPage, heard, leave } = browser;
 
 // Reads the tracks of a UI from its page, which has groups and the tracks in them, unfolded.
 function shownTracks() {
-  document.querySelector('button[title="Expand all"]')?.click();
+  document.querySelectorAll('.track-group-panel[collapsed="true"] .shell').forEach((group) => group.click());
   const groups = [];
   for (const panel of document.querySelectorAll('.pf-panel')) {
     const title = panel.querySelector('h1');

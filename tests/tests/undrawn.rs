@@ -151,13 +151,13 @@ fn collectives(rank: u32) -> String {
 #[test]
 fn collectives_of_the_pytorch_profiler_are_connected_from_rank_to_rank() {
     let place = Place::of(&[collectives(0), collectives(1)]);
-    let (folder, _, _) = place.drawn(&["--split-by-time", "1"]);
+    let (folder, _, _) = place.drawn(&["--format", "perfetto"]);
     let arrows =
         "SELECT f.ts, t.ts, extract_arg(f.arg_set_id, 'debug.Seq'), extract_arg(t.arg_set_id, 'debug.Seq'),
         extract_arg(f.arg_set_id, 'debug.comm'), extract_arg(t.arg_set_id, 'debug.comm')
         FROM flow JOIN slice f ON f.id = flow.slice_out JOIN slice t ON t.id = flow.slice_in ORDER BY f.ts";
     for processor in TraceProcessor::all("arrows of collectives") {
-        let found = processor.query(&folder.join("trace-00001-of-00001.pftrace.gz"), arrows);
+        let found = processor.query(&folder.join("trace.pftrace.gz"), arrows);
         let wanted = [(0, 1, "0"), (10_000, 2, "0"), (20_000, 1, "dp")].map(|(at, seq, group)| {
             [json!(at), json!(at + 1_000), json!(seq), json!(seq), json!(group), json!(group)]
         });
@@ -173,7 +173,7 @@ const NOTE: &str = "SELECT s.name, s.ts, s.ts + s.dur, extract_arg(s.arg_set_id,
 #[test]
 fn each_file_begins_with_a_note_on_its_part_and_the_missing_rows() {
     let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE))]);
-    let (folder, index, _) = place.drawn(&["--split-by-time", "2", "--exclude", "args"]);
+    let (folder, index, _) = place.drawn(&["--split-by-time", "2", "--exclude", "kernels"]);
     let files = index["files"].as_array().unwrap();
     let missing = index["not_drawn"].as_object().unwrap();
     assert!(!missing.is_empty(), "{index}");

@@ -1,4 +1,7 @@
-//! Arrows from the calls that send messages to the calls that receive them.
+//! Arrows between the calls that send messages and the calls that receive them.
+//!
+//! Readers draw a flow from the slice that began first, and drop one whose end they see before its beginning. So an arrow
+//! begins at the receive if this waited for the send.
 //!
 //! Merge rank 0 matches the messages of the run as rpd-report does. Every merge rank gets the ends in its units.
 
@@ -19,10 +22,19 @@ use std::collections::{BTreeMap, HashMap};
 /// lowest bit is set where the arrow begins.
 type PackedEnd = (i64, u64);
 
+/// A call at an end of a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct MessageCall {
+    /// Time at which it begins, ns in job time.
+    start: i64,
+    unit: u64,
+    region: i64,
+}
+
 /// The messages of a run that are drawn.
 #[derive(Debug, Default)]
 pub(super) struct MessageArrows {
-    /// On merge rank 0, the times at which both calls of each message begin, ns in job time.
+    /// On merge rank 0, the times at which both calls of each message begin, the first one first, ns in job time.
     starts: Vec<(i64, i64)>,
     /// Sends and receives whose other end is not known.
     without_partner: u64,
@@ -81,20 +93,31 @@ impl MessageArrows {
     ) -> Result<(), Failure> {
         let units = UnitsOfProcesses::new(run);
         let starts = &mut self.starts;
-        let mut add_end = |(timeline, call): (u32, u32), end: u64| -> Option<i64> {
+        let find = |(timeline, call): (u32, u32)| -> Option<MessageCall> {
             let of = calls.job.timelines.get(timeline as usize)?;
+            let start = of.calls.get(call as usize)?.enter_ns;
             let region = *calls.region_ids.get(timeline as usize)?.get(call as usize)?;
             let process = calls.processes.get(of.process as usize)?.run_process;
-            let unit = units.of(process, region)? as u64;
-            let owner = owners.iter().position(|(first, end)| (*first..*end).contains(&unit))?;
-            outgoing.get_mut(owner)?.push((region, end));
-            of.calls.get(call as usize).map(|call| call.enter_ns)
+            // Files have the units in their order, so that it decides between equal times.
+            Some(MessageCall { start, unit: units.of(process, region)? as u64, region })
+        };
+        let mut add_end = |call: &MessageCall, end: u64| {
+            let owner = owners.iter().position(|(first, end)| (*first..*end).contains(&call.unit));
+            if let Some(outgoing) = owner.and_then(|owner| outgoing.get_mut(owner)) {
+                outgoing.push((call.region, end));
+            }
         };
         let without_partner = calls.job.each_message(|send, receive| {
+            let Some((send, receive)) = find(send).zip(find(receive)) else { return };
+            if send == receive {
+                // A call that sends to its own process.
+                return;
+            }
             let number = starts.len() as u64;
-            let begin = add_end(send, number << 1 | 1);
-            let end = add_end(receive, number << 1);
-            starts.push(begin.zip(end).unwrap_or_default());
+            let (first, second) = (send.min(receive), send.max(receive));
+            add_end(&first, number << 1 | 1);
+            add_end(&second, number << 1);
+            starts.push((first.start, second.start));
         });
         self.without_partner = without_partner.map_err(|error| Failure::input(error.to_string()))?;
         Ok(())
@@ -107,15 +130,16 @@ impl MessageArrows {
         windows: &TimeSlices,
         not_drawn: &mut BTreeMap<String, u64>,
     ) -> Result<(), Failure> {
-        let is_cut = |(send, receive): &&(i64, i64)| windows.find(*send) != windows.find(*receive);
+        let is_cut = |(first, second): &&(i64, i64)| windows.find(*first) != windows.find(*second);
         let count = || Ok((self.without_partner, self.starts.iter().filter(is_cut).count() as u64));
         let (without_partner, cut): (u64, u64) = broadcast_result(comm, count)?;
-        for (count, what, why) in [
-            (without_partner, "message", "whose other end is not recorded or not certain: without an arrow"),
-            (cut, "message", "sent in one file and received in another: without an arrow"),
+        let calls = if without_partner == 1 { "send or receive" } else { "sends and receives" };
+        for (count, what) in [
+            (without_partner, format!("{calls} without a recorded and certain other end: without an arrow")),
+            (cut, format!("{} with calls in two files: without an arrow", noun(cut, "message"))),
         ] {
             if count > 0 {
-                not_drawn.insert(format!("{} {why}", noun(count, what)), count);
+                not_drawn.insert(what, count);
             }
         }
         Ok(())

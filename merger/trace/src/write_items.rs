@@ -230,7 +230,9 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let begun: Vec<FlowEnd>;
         let mut what = *what;
         if start < window.start() {
-            begun = what.flows.iter().copied().filter(|flow| matches!(flow, FlowEnd::From(_))).collect();
+            // Messages are drawn only in the file with the beginnings of both calls.
+            let begins = |flow: &FlowEnd| matches!(flow, FlowEnd::From(number) if *number >= FIRST_UNIT_FLOW);
+            begun = what.flows.iter().copied().filter(begins).collect();
             what.flows = &begun;
         }
         let drawn = timeline.push(span, held, |edge| match edge {

@@ -229,8 +229,9 @@ fn one_file_of_chrome_is_json_with_all_arrows() {
     let events = file["traceEvents"].as_array().unwrap();
     let count = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
     let joint: usize = subject.drawing.joint.iter().map(Vec::len).sum();
-    assert_eq!(count("s"), subject.drawing.arrows.len() + joint);
-    assert_eq!(count("f"), subject.drawing.arrows.len() + joint);
+    let arrows = subject.drawing.arrows.len() + subject.drawing.messages.len();
+    assert_eq!(count("s"), arrows + joint);
+    assert_eq!(count("f"), arrows + joint);
     assert_eq!(count("X") + count("i"), subject.drawing.spans.len());
     assert_eq!(file["displayTimeUnit"], json!("ns"));
 }

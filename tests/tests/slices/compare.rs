@@ -2,7 +2,7 @@
 
 use super::expected::{Drawing, End, Key, Span};
 use super::read::{Part, Shown};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 
 /// Name of the track of calls that ended before a file and launched something in it.
@@ -17,15 +17,16 @@ pub(crate) type Window = (i64, i64);
 /// If something differs.
 pub(crate) fn assert_shows(shown: &Shown, drawing: &Drawing, windows: &[Window], what: &str) {
     assert!(shown.complaints.is_empty(), "{what}: {:?}", shown.complaints);
+    let calls = LaunchingSpans::of(drawing);
     let mut parts: Vec<Part> = windows
         .iter()
         .flat_map(|window| drawing.spans.iter().filter_map(|span| clip(span, *window)))
-        .chain(windows.iter().flat_map(|window| earlier_calls(drawing, *window)))
+        .chain(windows.iter().flat_map(|window| earlier_calls(drawing, &calls, *window)))
         .collect();
     parts.sort();
     assert_same(&shown.parts, &parts, &format!("{what}: slices"));
     let all = (windows[0].0, windows[windows.len() - 1].1);
-    assert_same(&shown.flows, &flows(drawing, windows), &format!("{what}: flows"));
+    assert_same(&shown.flows, &flows(drawing, &calls, windows), &format!("{what}: flows"));
     let inside = |at: i64| all.0 <= at && at < all.1;
     let samples: Vec<_> = drawing.samples.iter().filter(|(_, at, _)| inside(*at)).cloned().collect();
     assert_same(&shown.samples, &samples, &format!("{what}: samples"));
@@ -60,17 +61,29 @@ fn earlier_track((process, path): &Key) -> Key {
     (process.clone(), format!("{path}/{EARLIER_CALLS}"))
 }
 
-/// The span that a call is.
-fn span_of<'a>(drawing: &'a Drawing, call: &End) -> &'a Span {
-    let is_call = |span: &&Span| (&span.key, span.start, &span.name) == (&call.0, call.1, &call.2);
-    drawing.spans.iter().filter(is_call).max_by_key(|span| span.end).expect("an arrow begins at a span")
+/// The span of each call: the longest one with its track, start and name.
+struct LaunchingSpans<'a>(HashMap<(&'a Key, i64, &'a str), &'a Span>);
+
+impl LaunchingSpans<'_> {
+    fn of(drawing: &Drawing) -> LaunchingSpans<'_> {
+        let mut spans = HashMap::new();
+        for span in &drawing.spans {
+            let longest = spans.entry((&span.key, span.start, &*span.name)).or_insert(span);
+            *longest = if span.end > longest.end { span } else { longest };
+        }
+        LaunchingSpans(spans)
+    }
+
+    fn of_call(&self, (key, start, name): &End) -> &Span {
+        self.0.get(&(key, *start, &**name)).expect("an arrow begins at a span")
+    }
 }
 
 /// The calls that ended before a window and launched something in it, once each and without a duration.
-fn earlier_calls(drawing: &Drawing, (from, to): Window) -> Vec<Part> {
+fn earlier_calls(drawing: &Drawing, calls: &LaunchingSpans<'_>, (from, to): Window) -> Vec<Part> {
     let launched =
         drawing.arrows.iter().filter(|(call, sink)| call.1 < from && from <= sink.1 && sink.1 < to);
-    let calls = launched.map(|(call, _)| span_of(drawing, call)).filter(|call| call.end <= from);
+    let calls = launched.map(|(call, _)| calls.of_call(call)).filter(|call| call.end <= from);
     let parts: BTreeSet<Part> = calls
         .map(|call| Part {
             key: earlier_track(&call.key),
@@ -86,8 +99,8 @@ fn earlier_calls(drawing: &Drawing, (from, to): Window) -> Vec<Part> {
 
 /// The points of an arrow from a call in these windows: the parts of the call up to the window with its end, the call
 /// again if it ended before that window, and the end.
-fn points(drawing: &Drawing, (call, sink): &(End, End), windows: &[Window]) -> Vec<End> {
-    let whole = span_of(drawing, call);
+fn points(calls: &LaunchingSpans<'_>, (call, sink): &(End, End), windows: &[Window]) -> Vec<End> {
+    let whole = calls.of_call(call);
     let mut points = Vec::new();
     for &(from, to) in windows.iter().filter(|(from, _)| *from <= sink.1) {
         let ends_here = sink.1 < to;
@@ -103,12 +116,17 @@ fn points(drawing: &Drawing, (call, sink): &(End, End), windows: &[Window]) -> V
     points
 }
 
-/// Arrows in these windows. Those of a collective go from each call to the next.
-fn flows(drawing: &Drawing, windows: &[Window]) -> Vec<(End, End)> {
+/// Arrows in these windows. Those of a collective go from each call to the next, and those of a message from the call that
+/// began first.
+fn flows(drawing: &Drawing, calls: &LaunchingSpans<'_>, windows: &[Window]) -> Vec<(End, End)> {
     let (from, to) = (windows[0].0, windows[windows.len() - 1].1);
     let inside = |end: &End| from <= end.1 && end.1 < to;
-    let joint = drawing.joint.iter().map(|calls| calls.iter().filter(|end| inside(end)).cloned().collect());
-    let launches = drawing.arrows.iter().map(|arrow| points(drawing, arrow, windows));
+    let joint = drawing
+        .joint
+        .iter()
+        .chain(&drawing.messages)
+        .map(|calls| calls.iter().filter(|end| inside(end)).cloned().collect());
+    let launches = drawing.arrows.iter().map(|arrow| points(calls, arrow, windows));
     let both = |points: Vec<End>| -> Vec<(End, End)> {
         points.windows(2).map(|two| (two[0].clone(), two[1].clone())).collect()
     };
@@ -232,6 +250,7 @@ fn small() -> (Drawing, Shown, Window) {
         values: BTreeMap::from([(key("power"), vec![value(5), value(15)])]),
         arrows: vec![(call.clone(), kernel.clone())],
         joint: vec![vec![call.clone(), kernel.clone()]],
+        messages: Vec::new(),
         samples: vec![sample.clone()],
         last: BTreeMap::from([("rank 0 (node)".to_owned(), 90)]),
     };

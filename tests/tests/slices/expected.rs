@@ -32,6 +32,8 @@ pub(crate) struct Drawing {
     pub(crate) arrows: Vec<(End, End)>,
     /// The calls of each collective.
     pub(crate) joint: Vec<Vec<End>>,
+    /// The calls of each message, in the order of their starts.
+    pub(crate) messages: Vec<Vec<End>>,
     /// Samples of call stacks: thread, time, functions from the outermost on.
     pub(crate) samples: Vec<(Key, i64, String)>,
     /// Last time of each process.
@@ -139,6 +141,30 @@ const JOINT: &str =
     WHERE s.kind = 'region' AND (s.call GLOB 'MPI_*' OR s.call GLOB 'nccl*') AND comm.value <> 'MPI_COMM_SELF'
     ORDER BY s.start";
 
+/// Of each message, the call that starts to send it and the one that completes its receive: of those with one communicator,
+/// sender, receiver and tag, the first sent is the first received.
+const MESSAGES: &str = "WITH call AS MATERIALIZED (
+      SELECT s.pid, s.path, s.start, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,
+        peer.value AS peer, tag.value AS tag
+      FROM span s JOIN event e ON e.id = s.event_id JOIN rocpd_info_process i ON i.id = s.pid
+      JOIN rocpd_arg comm ON comm.event_id = s.event_id AND comm.name = 'comm'
+      JOIN rocpd_arg peer ON peer.event_id = s.event_id AND peer.name = 'peer'
+      JOIN rocpd_arg tag ON tag.event_id = s.event_id AND tag.name = 'tag'
+      WHERE s.kind = 'region' AND s.call IN ('MPI_Isend', 'MPI_Irecv')),
+    completed AS MATERIALIZED (
+      SELECT t.pid, e.stack_id AS begun, e.parent_stack_id AS by FROM rocpd_sample p JOIN rocpd_track t ON t.id = p.track_id
+      JOIN rocpd_event e ON e.id = p.event_id JOIN rocpd_string c ON c.id = t.name_id WHERE c.string = 'MPI request'),
+    completing AS MATERIALIZED (SELECT s.pid, s.path, s.start, s.end, s.name, e.stack FROM span s JOIN event e ON e.id = s.event_id
+      WHERE s.kind = 'region' AND e.stack <> 0),
+    sent AS (SELECT *, row_number() OVER (PARTITION BY comm, rank, peer, tag ORDER BY start) AS n FROM call
+      WHERE call = 'MPI_Isend'),
+    received AS (SELECT *, row_number() OVER (PARTITION BY comm, peer, rank, tag ORDER BY start) AS n FROM call
+      WHERE call = 'MPI_Irecv')
+    SELECT ps.name, s.path, s.start - t, s.name, pr.name, w.path, w.start - t, w.name
+    FROM sent s JOIN zero JOIN received r ON r.comm = s.comm AND r.peer = s.rank AND r.rank = s.peer AND r.tag = s.tag AND r.n = s.n
+    JOIN completed c ON c.pid = r.pid AND c.begun = r.stack JOIN completing w ON w.pid = c.pid AND w.stack = c.by
+    JOIN process ps ON ps.id = s.pid JOIN process pr ON pr.id = r.pid";
+
 impl Drawing {
     /// Reads what there is in a merged database.
     pub(crate) fn of(database: &Database) -> Drawing {
@@ -171,6 +197,14 @@ impl Drawing {
             Ok(())
         });
         drawing.joint = joint.into_values().collect();
+        each(database, MESSAGES, |row| {
+            let sent = ((row.get(0)?, row.get(1)?), row.get(2)?, text(row, 3)?);
+            let received = ((row.get(4)?, row.get(5)?), row.get(6)?, text(row, 7)?);
+            let mut calls: Vec<End> = vec![sent, received];
+            calls.sort_by_key(|(_, start, _)| *start);
+            drawing.messages.push(calls);
+            Ok(())
+        });
         drawing.memory(database);
         drawing.spans.sort();
         drawing.samples.sort();
