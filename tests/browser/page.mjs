@@ -75,6 +75,9 @@ async function use() {
   found.matrix = await inPage(() => [...document.querySelectorAll('#matrix tbody tr')].map((tr) => [...tr.querySelectorAll('td')].map((td) => td.textContent)));
   found.notes = await inPage(() => [...document.querySelectorAll('.note')].map((note) => note.textContent));
 
+  found.counterNote = await inPage(() => document.querySelector('#counters-parts .note')?.textContent ?? null);
+  found.counterTitles = await inPage(() => [...document.querySelectorAll('#counters-plots h3')].map((title) => title.textContent));
+
   // The order of the keyboard.
   found.tabs = [];
   for (let tab = 0; tab < 12; tab += 1) {
@@ -132,6 +135,29 @@ async function use() {
       return document.querySelectorAll('#table-time tbody tr').length;
     });
     await inPage(() => { document.querySelector('#time-details').open = false; });
+  }
+
+  if (await inPage(() => Boolean(document.querySelector('#counters-plots svg')))) {
+    found.counters = await inPage(() => {
+      const explained = document.getElementById('counters-explained').textContent;
+      const legends = [...document.querySelectorAll('#counters-plots .plot')].map((plot) => [...plot.querySelectorAll('.legend li')].map((item) => item.textContent));
+      const rows = [...document.querySelectorAll('#table-counters tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent));
+      const notes = [...document.querySelectorAll('#counters-plots .note')].map((note) => note.textContent);
+      const paths = [...document.querySelectorAll('#counters-plots path')].map((path) => path.getAttribute('d').split('M').length - 1);
+      return { explained, legends, rows, notes, paths };
+    });
+    await inPage(() => document.querySelector('#counters-plots svg').focus());
+    const readout = () => inPage(() => document.querySelector('#counters-plots .readout').textContent);
+    found.counters.readouts = [await readout()];
+    await inPage(() => document.querySelector('#counters-plots svg').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', shiftKey: true })));
+    for (let time = 0; time < 25; time += 1) await press('ArrowRight');
+    found.counters.readouts.push(await readout());
+    found.counters.table = await inPage(() => {
+      document.getElementById('counters-details').open = true;
+      const count = document.querySelector('#table-counter_points output').textContent;
+      document.getElementById('counters-details').open = false;
+      return count;
+    });
   }
 
   await media('light');

@@ -2,7 +2,7 @@
 
 use crate::report_verdict::{json, printed};
 use rpd_tests::harness::{Job, PageBrowser, binary, repository, rpd_merge};
-use rpd_tests::truth::{Scenario, ScenarioKind, ScenarioSize, write_scenario};
+use rpd_tests::truth::{Scenario, ScenarioKind, ScenarioSize, write_scenario, write_scenario_with_counters};
 use rusqlite::Connection;
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -17,11 +17,18 @@ const MAX_MS: f64 = 6_000.0;
 const HOSTILE: &str =
     "</script><img src=x onerror=\"window.hacked = 1\"><script>window.hacked = 2</script><!-- {{script}}";
 
-/// Shards of a stencil on two nodes in which rank 13 of 16 is slow.
-fn slow_run(folder: &Path) -> PathBuf {
+/// A stencil on two nodes in which this rank of 16 is slow.
+const SLOW_RANK: u32 = 13;
+
+fn slow_scenario() -> Scenario {
     let drawn = ScenarioSize::drawn(ScenarioKind::Stencil, 3);
-    let size = ScenarioSize { ranks: 16, ranks_per_node: 8, subject: 13, steps: 60, ..drawn };
-    write_scenario(&Scenario::sized(ScenarioKind::Stencil, size), &[], folder).unwrap()
+    let size = ScenarioSize { ranks: 16, ranks_per_node: 8, subject: SLOW_RANK, steps: 60, ..drawn };
+    Scenario::sized(ScenarioKind::Stencil, size)
+}
+
+/// Shards of that run.
+fn slow_run(folder: &Path) -> PathBuf {
+    write_scenario(&slow_scenario(), &[], folder).unwrap()
 }
 
 fn write_page(input: &Path, page: &Path, options: &[&str]) {
@@ -73,7 +80,7 @@ fn a_browser_shows_the_page_without_network_and_by_keyboard() {
     // Every tab stop is visible.
     let tabs = found["tabs"].as_array().unwrap();
     assert_eq!(tabs[0][0], "Skip to the verdict");
-    assert_eq!(tabs[10][0], "theme", "{tabs:?}");
+    assert_eq!(tabs[11][0], "theme", "{tabs:?}");
     assert!(tabs.iter().all(|tab| tab[1] != "none"), "{tabs:?}");
 
     // Enter and Space sort.
@@ -109,6 +116,55 @@ fn a_browser_shows_the_page_without_network_and_by_keyboard() {
     assert_eq!([&found["chosenLight"], &found["chosenDark"]], [white, dark]);
     let paper = json!(["rgb(255, 255, 255)", "none"]);
     assert_eq!((&found["print"], &found["pdf"]), (&json!([paper, paper]), &json!("%PDF-")));
+}
+
+#[test]
+fn counters_of_the_named_node_are_beside_those_of_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = write_scenario_with_counters(&slow_scenario(), SLOW_RANK, folder.path()).unwrap();
+    let pages =
+        ["report", "threads", "merged", "alone"].map(|name| folder.path().join(name).with_extension("html"));
+    write_page(&run, &pages[0], &[]);
+    write_page(&run, &pages[1], &["--threads", "1"]);
+    let bytes = |page: &Path| fs::read(page).unwrap();
+    assert!(bytes(&pages[0]) == bytes(&pages[1]), "the bytes depend on threads");
+    let _ = rpd_merge().arg(&run).run().success();
+    write_page(&run.join("trace.db"), &pages[2], &[]);
+    let Some(browser) = PageBrowser::find("counters in a page") else { return };
+    let found = browser.uses(&pages[0], &folder.path().join("counters"));
+    assert_eq!(found["errors"], json!([]));
+    let counters = &found["counters"];
+    assert_eq!(browser.uses(&pages[2], &folder.path().join("merged"))["counters"], *counters);
+
+    // The one that differs most is first, and the one that no other node has is last.
+    let titles = ["cpu.user (%)", "gpu.power (W)", "memory.used (B)", "only.<b>here</b>"];
+    assert_eq!(texts(&found["counterTitles"]), titles);
+    let explained = counters["explained"].as_str().unwrap();
+    assert!(explained.starts_with("Rank 13 is named by the verdict. "), "{explained}");
+    assert!(explained.contains("Which GPU the rank uses is not recorded"), "{explained}");
+    let rows: Vec<Vec<String>> = counters["rows"].as_array().unwrap().iter().map(texts).collect();
+    let numbers = |row: usize| [3, 4, 5, 6].map(|column| rows[row][column].as_str());
+    assert_eq!(numbers(0), ["50", "25", "1", "50.0 %"], "{rows:?}");
+    assert_eq!(numbers(1), ["400", "300", "1", "25.0 %"], "{rows:?}");
+    assert_eq!(numbers(2)[3], "0.0 %", "{rows:?}");
+    assert_eq!(numbers(3), ["-1.5", "-", "0", "-"], "{rows:?}");
+    assert!(rows[1][1].starts_with("GPU 0 (0000:c1:00.0) on "), "{rows:?}");
+    let legends: Vec<Vec<String>> = counters["legends"].as_array().unwrap().iter().map(texts).collect();
+    assert_eq!((legends[0][0].as_str(), legends[3].len()), ("the other node", 1), "{legends:?}");
+    assert_eq!(texts(&counters["notes"]), ["No other node has this counter, so that there is no median."]);
+    // Samples of the nodes are not at the same time, and each cell between two has a value: a curve has no gap.
+    assert_eq!(counters["paths"], json!([1, 1, 1, 1, 1, 1, 1]));
+    let readouts = texts(&counters["readouts"]);
+    assert!(readouts[0].starts_with("0 ns to "), "{readouts:?}");
+    assert!(readouts[1].contains(" 50 %; the other node 25 %"), "{readouts:?}");
+    assert_eq!(counters["table"], "2,048 rows");
+
+    // A node alone has no median.
+    let host = rows[0][1].strip_prefix("node ").unwrap();
+    write_page(&run, &pages[3], &["--nodes", host]);
+    let alone = browser.uses(&pages[3], &folder.path().join("alone"));
+    assert_eq!(alone["errors"], json!([]));
+    assert!(texts(&alone["notes"]).iter().any(|note| note.starts_with("No other node has this counter")));
 }
 
 #[test]
@@ -181,9 +237,11 @@ fn a_part_without_records_says_how_to_record_it() {
     let found = browser.uses(&page, &folder.path().join("empty"));
     assert_eq!(found["errors"], json!([]));
     let notes = texts(&found["notes"]);
-    for part in
-        ["No collectives are recorded. To record: ", "No kernels and copies are recorded. To record: "]
-    {
+    for part in [
+        "No collectives are recorded. To record: ",
+        "No kernels and copies are recorded. To record: ",
+        "counters: no ",
+    ] {
         assert!(notes.iter().any(|note| note.starts_with(part)), "{notes:?}");
     }
 }

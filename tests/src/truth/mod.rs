@@ -16,6 +16,7 @@ mod collectives;
 mod conditions;
 mod gpu_recorder;
 mod mailbox;
+mod node_counters;
 mod operation;
 mod program;
 mod random_program;
@@ -40,7 +41,7 @@ pub use random_program::{RandomProgramSize, random_program};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
-pub use run_shards::write_scenario;
+pub use run_shards::{write_scenario, write_scenario_with_counters};
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, GpuFault, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};

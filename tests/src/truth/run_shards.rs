@@ -1,6 +1,7 @@
 use super::call_recorder::DroppedCalls;
 use super::conditions::PlantedExcess;
 use super::gpu_recorder::GpuRecorder;
+use super::node_counters::add_node_counters;
 use super::row_recorder::{ColumnValue, RankRows, RecordedRow, RowRecorder};
 use super::scenario::Scenario;
 use crate::synthetic::{ObservedClocks, RUN_START, Run, SyntheticRun, process_record, run_identity};
@@ -25,12 +26,29 @@ const EVENTS_IN_20_MS: i64 = 50;
 /// # Errors
 /// If a file cannot be written.
 pub fn write_scenario(scenario: &Scenario, dropped: &[DroppedCalls], folder: &Path) -> io::Result<PathBuf> {
+    write_shards((scenario, dropped), None, folder)
+}
+
+/// As [`write_scenario`], with counters of each node. Those of the node of the rank `subject` differ from the others.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_scenario_with_counters(scenario: &Scenario, subject: u32, folder: &Path) -> io::Result<PathBuf> {
+    write_shards((scenario, &[]), Some(subject), folder)
+}
+
+fn write_shards(
+    (scenario, dropped): (&Scenario, &[DroppedCalls]),
+    subject: Option<u32>,
+    folder: &Path,
+) -> io::Result<PathBuf> {
     let (length_ns, ranks) = recorded_rows(scenario, dropped);
     let run = plan(scenario, length_ns);
     let folder = folder.join(&run.run_id);
     fs::create_dir_all(&folder)?;
     for (rank, rows) in (0u32..).zip(&ranks) {
-        let shard = shard(&run, rank, rows).map_err(io::Error::other)?;
+        let counted = subject.map(|subject| (subject, length_ns));
+        let shard = shard(&run, (rank, rows), counted).map_err(io::Error::other)?;
         fs::write(folder.join(format!("rank-{rank:05}.rpdshard")), shard)?;
     }
     Ok(folder)
@@ -65,7 +83,12 @@ fn plan(scenario: &Scenario, length_ns: i64) -> Run {
     run
 }
 
-fn shard(run: &Run, rank: u32, rows: &RankRows) -> Result<Vec<u8>, WriteError> {
+/// Writes a shard. `counted` is the rank of which the node's counters differ, and the length of the run, ns.
+fn shard(
+    run: &Run,
+    (rank, rows): (u32, &RankRows),
+    counted: Option<(u32, i64)>,
+) -> Result<Vec<u8>, WriteError> {
     let planned = &run.ranks[rank as usize];
     let mut shard = ShardWriter::new(Vec::new(), &run_identity(run, rank))?;
     for process in &planned.processes {
@@ -84,6 +107,9 @@ fn shard(run: &Run, rank: u32, rows: &RankRows) -> Result<Vec<u8>, WriteError> {
     let kernels = describe_gpu(&mut shard, rows)?;
     for row in &rows.rows {
         push(&mut shard, &kernels, row, |at_ns| clock.local(RUN_START + at_ns))?;
+    }
+    if let Some(counted) = counted {
+        add_node_counters(&mut shard, run, rank, counted)?;
     }
     if rows.dropped > 0 {
         let (table, cause) = (Some(native::MPI_CALL), LossCause::RingFull);

@@ -1,12 +1,12 @@
 //! What each rank does over time, in cells of equal length.
 
+use super::time_cells::TimeCells;
 use crate::input::ProcessGroups;
 use crate::ranks::RankTimes;
 use crate::report::{Cell, ReportTable};
 use crate::waiting::AnalysedRun;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 /// Maximum number of cells of all ranks, and of one.
 const MAX_CELLS: usize = 1 << 21;
@@ -80,7 +80,7 @@ impl HeatMap {
         let grid = TimeCells { span, cells };
         let mut ranks: Vec<HeatRow> = times
             .par_iter()
-            .map(|(group, times)| HeatRow { group: *group, cells: grid.activities(times) })
+            .map(|(group, times)| HeatRow { group: *group, cells: activities(&grid, times) })
             .collect();
         ranks.sort_by_key(|row| row.group);
         let is_of_gpu = |row: &HeatRow| {
@@ -183,63 +183,23 @@ impl HeatMap {
     }
 }
 
-/// Division of a span of time into cells of equal length.
-#[derive(Clone, Copy, Debug)]
-struct TimeCells {
-    /// First and last time, ns.
-    span: (i64, i64),
-    cells: usize,
-}
-
-impl TimeCells {
-    /// Returns the first time of a cell.
-    fn bound(&self, cell: usize) -> i64 {
-        let length = i128::from(self.span.1) - i128::from(self.span.0);
-        (i128::from(self.span.0) + length * cell as i128 / self.cells.max(1) as i128) as i64
-    }
-
-    /// Returns the cells that contain times from `start` to before `end`.
-    fn cells_of(&self, start: i64, end: i64) -> Range<usize> {
-        let length = (i128::from(self.span.1) - i128::from(self.span.0)).max(1);
-        let place = |time: i64| (i128::from(time) - i128::from(self.span.0)) * self.cells as i128 / length;
-        let limit = self.cells as i128;
-        // A time at the bound of two cells may be rounded to the first one.
-        let first = place(start).clamp(0, limit) as usize;
-        first..((place(end) + 1).clamp(0, limit) as usize)
-    }
-
-    /// Passes the part of the times from `start` to before `end` in each cell to `take`, ns.
-    fn add(&self, start: i64, end: i64, mut take: impl FnMut(usize, f32)) {
-        let (start, end) = (start.max(self.span.0), end.min(self.span.1));
-        if start >= end {
-            return;
-        }
-        for cell in self.cells_of(start, end) {
-            let part = end.min(self.bound(cell + 1)).saturating_sub(start.max(self.bound(cell)));
-            if part > 0 {
-                take(cell, part as f32);
-            }
-        }
-    }
-
-    /// Returns what a rank does in each cell. Kernels count as compute, even if a call waits meanwhile.
-    fn activities(&self, times: &RankTimes) -> Vec<[f32; ACTIVITIES]> {
-        let mut cells = vec![[0f32; ACTIVITIES]; self.cells];
-        let Some((first, last)) = times.span else { return cells };
-        let mut calls = times.mpi.clone();
-        calls.join(times.rccl.clone());
-        calls.join(times.communicating.clone());
-        let [calls, computing, copies] =
-            [calls, times.computing.clone(), times.copies.clone()].map(|union| union.into_intervals());
-        let has_gpu = !computing.is_empty() || !copies.is_empty();
-        let kinds = [RankActivity::Compute, RankActivity::Copy, RankActivity::Communication];
-        let otherwise = if has_gpu { RankActivity::Idle } else { RankActivity::Compute };
-        each_part((first, last), [&computing, &copies, &calls], |set, start, end| {
-            let kind = set.and_then(|set| kinds.get(set)).copied().unwrap_or(otherwise);
-            self.add(start, end, |cell, ns| cells[cell][kind as usize] += ns);
-        });
-        cells
-    }
+/// Returns what a rank does in each cell. Kernels count as compute, even if a call waits meanwhile.
+fn activities(grid: &TimeCells, times: &RankTimes) -> Vec<[f32; ACTIVITIES]> {
+    let mut cells = vec![[0f32; ACTIVITIES]; grid.cells];
+    let Some((first, last)) = times.span else { return cells };
+    let mut calls = times.mpi.clone();
+    calls.join(times.rccl.clone());
+    calls.join(times.communicating.clone());
+    let [calls, computing, copies] =
+        [calls, times.computing.clone(), times.copies.clone()].map(|union| union.into_intervals());
+    let has_gpu = !computing.is_empty() || !copies.is_empty();
+    let kinds = [RankActivity::Compute, RankActivity::Copy, RankActivity::Communication];
+    let otherwise = if has_gpu { RankActivity::Idle } else { RankActivity::Compute };
+    each_part((first, last), [&computing, &copies, &calls], |set, start, end| {
+        let kind = set.and_then(|set| kinds.get(set)).copied().unwrap_or(otherwise);
+        grid.add(start, end, |cell, ns| cells[cell][kind as usize] += ns);
+    });
+    cells
 }
 
 /// Divides a span into parts, each with the number of the first set that contains it. The intervals of each set ascend and
@@ -289,7 +249,7 @@ mod tests {
         times.mpi = union(&[(10, 30), (60, 90)]);
         times.computing = union(&[(20, 40), (85, 95)]);
         times.copies = union(&[(35, 50)]);
-        let cells = TimeCells { span: (0, 100), cells: 3 }.activities(&times);
+        let cells = activities(&TimeCells { span: (0, 100), cells: 3 }, &times);
         let sum = |kind: RankActivity| cells.iter().map(|cell| cell[kind as usize]).sum::<f32>();
         use RankActivity::{Communication, Compute, Copy, Idle, Waiting};
         assert_eq!([Compute, Waiting, Communication, Copy, Idle].map(sum), [30.0, 0.0, 35.0, 10.0, 25.0]);
@@ -311,15 +271,5 @@ mod tests {
         let dominating = map.dominating();
         assert_eq!((dominating.len(), dominating[0]), (map.cells(), NOTHING));
         assert!(!map.has_gpus() && map.waiting_percent().iter().all(|percent| *percent == 0));
-    }
-
-    #[test]
-    fn extreme_times_stay_in_the_cells() {
-        let cells = TimeCells { span: (i64::MIN, i64::MAX), cells: 16 };
-        let mut count = 0;
-        cells.add(i64::MIN, i64::MAX, |_, _| count += 1);
-        assert_eq!(count, 16);
-        let none = TimeCells { span: (5, 5), cells: 16 };
-        none.add(0, 10, |_, _| panic!("the span has no time"));
     }
 }

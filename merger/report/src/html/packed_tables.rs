@@ -108,6 +108,7 @@ fn column_kind<'c>(cells: impl Iterator<Item = &'c Cell>) -> &'static str {
             Cell::BytesPerSecond(_) => "rate",
             Cell::Ratio(_) => "ratio",
             Cell::Ppm(_) => "ppm",
+            Cell::Amount(_) => "amount",
             Cell::Text(_) | Cell::Texts(_) | Cell::Ranks(_) | Cell::Flag(_) => "text",
         };
         match found {
@@ -123,7 +124,7 @@ fn number(cell: &Cell) -> f64 {
     match cell {
         Cell::Count(n) | Cell::Bytes(n) | Cell::BytesPerSecond(n) => *n as f64,
         Cell::Nanoseconds(n) | Cell::RowKey(n) => *n as f64,
-        Cell::Ratio(value) | Cell::Ppm(value) => *value,
+        Cell::Ratio(value) | Cell::Ppm(value) | Cell::Amount(value) => *value,
         _ => f64::NAN,
     }
 }

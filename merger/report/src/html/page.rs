@@ -17,12 +17,13 @@ const LEVEL: u32 = 6;
 const TEMPLATE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 /// The script, one file after another.
-const SCRIPT: [&str; 6] = [
+const SCRIPT: [&str; 7] = [
     include_str!("assets/unpack.js"),
     include_str!("assets/format.js"),
     include_str!("assets/table.js"),
     include_str!("assets/heat_map.js"),
     include_str!("assets/plots.js"),
+    include_str!("assets/counters.js"),
     include_str!("assets/page.js"),
 ];
 

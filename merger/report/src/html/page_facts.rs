@@ -1,6 +1,7 @@
 //! What the script of a page gets: texts, tables, and places of arrays.
 
 use super::blame_matrix::BlameMatrix;
+use super::counters::NamedCounters;
 use super::heat_map::HeatMap;
 use super::named_ranks::NamedRanks;
 use super::packed_tables::PackedTables;
@@ -128,6 +129,28 @@ impl PageFacts {
         self.insert("matrix", json!({"unit": unit, "groups": groups, "ns": ns, "compared_causes": compared}));
         self.add_table("pairs", &matrix.pairs, &[]);
         Ok(())
+    }
+
+    /// Adds the counters of the first named rank, or why there are none.
+    pub(super) fn add_counters(&mut self, counters: Option<&NamedCounters>, named: &NamedRanks) {
+        let Some(counters) = counters else {
+            let reason = match named.ranks.is_empty() {
+                true => {
+                    "no rank with a number made others wait, so no node and no GPU is compared with others"
+                }
+                false => "no rows with times are in this part of the run",
+            };
+            self.insert("no_counters", json!(format!("counters: {reason}")));
+            return;
+        };
+        if let Some(missing) = counters.not_recorded() {
+            self.insert("no_counters", json!(one_line(&missing.text())));
+            self.unavailable.push(missing);
+            return;
+        }
+        self.insert("counters", counters.json());
+        self.add_table("counters", &counters.table(), &[]);
+        self.add_table("counter_points", &counters.points_table(), &[]);
     }
 
     /// Returns the page.

@@ -1,5 +1,6 @@
 //! The parts of a page that are read from rows, and the page with the analysis of calls.
 
+use super::counters::CounterRequest;
 use super::heat_map::HeatMap;
 use super::named_ranks::NamedRanks;
 use super::page_facts::PageFacts;
@@ -23,6 +24,8 @@ use rpd_console::Failure;
 #[derive(Debug)]
 pub(super) struct RowParts {
     groups: ProcessGroups,
+    /// First and last time of the rows in the window, ns in job time; only on rank 0.
+    span: Option<(i64, i64)>,
     /// Without rows, there is no map.
     heat_map: Option<HeatMap>,
     ranks: Report,
@@ -52,6 +55,7 @@ impl RowParts {
         drop(rows);
         Ok(RowParts {
             groups,
+            span,
             heat_map,
             ranks,
             names: report_summary(run, comm, SummaryRows::WholeRun, max_rows)?,
@@ -62,13 +66,13 @@ impl RowParts {
         })
     }
 
-    /// Makes the page.
-    pub(super) fn page(
+    /// Collects what the page has of rows and calls. Returns it with the named ranks.
+    pub(super) fn facts(
         &mut self,
         run: &ReportRun,
         found: &AnalysedRun<'_>,
         max_rows: usize,
-    ) -> Result<String, Failure> {
+    ) -> Result<(PageFacts, NamedRanks), Failure> {
         let mut facts = PageFacts::default();
         let screen = verdict_screen(run, found);
         facts.add_head(&head_line(&self.ranks.run), &screen);
@@ -90,6 +94,13 @@ impl RowParts {
         facts.add_first_unavailable(
             missing_reasons(found.calls).into_iter().chain(self.not_recorded.iter().cloned()),
         );
-        facts.text()
+        Ok((facts, named))
+    }
+
+    /// Returns of which rank counters are read: of the first named one.
+    pub(super) fn counter_request(&self, named: &NamedRanks) -> Option<CounterRequest> {
+        let (rank, span) = (*named.ranks.first()?, self.span?);
+        let group = self.groups.groups.iter().find(|group| group.rank == Some(rank))?;
+        Some(CounterRequest { rank, host: group.host.clone(), span })
     }
 }

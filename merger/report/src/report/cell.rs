@@ -22,6 +22,8 @@ pub(crate) enum Cell {
     Ratio(f64),
     /// Parts per million.
     Ppm(f64),
+    /// A value in a unit of its own, which another column states.
+    Amount(f64),
     Ranks(Vec<u32>),
     Flag(bool),
 }
@@ -63,7 +65,7 @@ impl Cell {
             Cell::Texts(texts) => json!(texts),
             Cell::Count(n) | Cell::Bytes(n) | Cell::BytesPerSecond(n) => json!(n),
             Cell::Nanoseconds(n) | Cell::RowKey(n) => json!(n),
-            Cell::Ratio(value) | Cell::Ppm(value) => json!(value),
+            Cell::Ratio(value) | Cell::Ppm(value) | Cell::Amount(value) => json!(value),
             Cell::Ranks(ranks) => json!(ranks),
             Cell::Flag(flag) => json!(flag),
         }
@@ -90,6 +92,7 @@ impl Cell {
             Cell::BytesPerSecond(n) => format!("{}/s", shown_bytes(*n)),
             Cell::Ratio(value) => format!("{:.1} %", value * 100.0),
             Cell::Ppm(value) => format!("{value:.3}"),
+            Cell::Amount(value) => value.to_string(),
             Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
             text => text.plain(),
         }

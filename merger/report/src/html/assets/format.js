@@ -24,6 +24,22 @@ function shownBytes(bytes) {
   return `${Number.isInteger(value) ? grouped(value) : value.toFixed(1)} ${found[1]}`;
 }
 
+// A number of any size with four digits.
+function shownAmount(value) {
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-3)) return value.toExponential(3);
+  return size >= 1000 ? grouped(Math.round(value)) : String(Number(value.toPrecision(4)));
+}
+
+// A value of a counter with its unit.
+function shownValue(value, unit) {
+  if (Number.isNaN(value)) return 'no value';
+  const isSize = value >= 0 && value < 1e15;
+  if (isSize && unit === 'B') return shownBytes(Math.round(value));
+  if (isSize && unit === 'B/s') return `${shownBytes(Math.round(value))}/s`;
+  return unit ? `${shownAmount(value)} ${unit}` : shownAmount(value);
+}
+
 function shownNumber(kind, value) {
   if (Number.isNaN(value)) return '-';
   switch (kind) {
@@ -32,6 +48,7 @@ function shownNumber(kind, value) {
     case 'rate': return `${shownBytes(value)}/s`;
     case 'ratio': return `${(value * 100).toFixed(1)} %`;
     case 'ppm': return value.toFixed(3);
+    case 'amount': return shownAmount(value);
     case 'key': return String(value);
     default: return grouped(value);
   }

@@ -7,6 +7,7 @@ const PARTS = {
 };
 const TABLES = {
   time: 'time by rank', step_series: 'steps', step_distribution: 'lengths of steps', pairs: 'pairs of ranks',
+  counters: 'counters', counter_points: 'means of counters',
   blame: 'what each rank causes', ranks: 'recorded times of ranks', summary: 'times by name', collectives: 'collectives',
   messages: 'messages', gpu: 'GPUs', kernel_classes: 'kernels by class', clocks: 'clocks', integrity: 'losses',
 };
@@ -117,6 +118,31 @@ function showDelays(facts) {
     : compared ? `Pairs of the ${grouped(compared)} ranks that delay others most.` : 'All pairs, or the 1,000 with the most time.';
 }
 
+function showCounters(facts) {
+  const { counters } = facts;
+  if (!counters) {
+    document.getElementById('counters-parts').replaceChildren(element('p', facts.no_counters, 'note'));
+    return;
+  }
+  const { rank, shown, cells } = counters;
+  const whose = facts.named.is_finding ? `Rank ${rank} is named by the verdict.` : `No rank is named; rank ${rank} made the others wait longest.`;
+  const chosen = 'Of its node, its GPUs and its processes, at most ten counters are shown: those whose mean over the run differs most from the median of the others, as a share of the larger of both.';
+  const points = `A point is the mean in ${shownTime(counters.length_ns / cells)}. A sampled value counts until the next one, at most 2 s; a value of a kernel counts at its start.`;
+  const notes = [
+    counters.are_gpus_known ? '' : 'Which GPU the rank uses is not recorded: all GPUs of its node are compared.',
+    counters.lacks_others ? 'There are too many others to draw their median.' : '',
+    counters.compared ? `Of a process with more counters, the first ${grouped(counters.compared)} are compared.` : '',
+  ];
+  document.getElementById('counters-explained').textContent = [whose, chosen, points, ...notes].filter(Boolean).join(' ');
+  const table = facts.tables.counter_points;
+  const column = (key) => table.columns.find((found) => found.key === key).values;
+  const [means, medians] = [column('value'), column('median')];
+  shown.forEach((counter, place) => {
+    const of = (values) => values.subarray(place * cells, (place + 1) * cells);
+    drawCounter(document.getElementById('counters-plots'), counter, counters, of(means), of(medians));
+  });
+}
+
 function showMissing(facts) {
   const entry = ([subject, reason, how]) => {
     const item = element('li');
@@ -157,6 +183,7 @@ async function showPage() {
   showTime(facts);
   showSteps(facts);
   showDelays(facts);
+  showCounters(facts);
   showTables(facts);
   showMissing(facts);
   connectTheme();

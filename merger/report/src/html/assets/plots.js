@@ -33,6 +33,21 @@ function plotFrame(place, label, [least, most], format) {
   return { svg, y };
 }
 
+function plotLegend(band, curves) {
+  const legend = element('ul', undefined, 'legend');
+  const legendEntry = (className, style, text) => {
+    const item = element('li');
+    const swatch = element('span', undefined, `swatch ${className}`);
+    if (className) swatch.style.borderTopColor = style;
+    else swatch.style.background = style;
+    item.append(swatch, element('span', text));
+    legend.append(item);
+  };
+  if (band) legendEntry('', 'var(--band)', band.title);
+  curves.forEach((curve) => legendEntry('line', `var(--${curve.style})`, curve.title));
+  return legend;
+}
+
 // Draws curves over the steps, and a band if there is one. Each has the values of a column.
 function drawSeries(place, label, steps, band, curves) {
   const { width, height, left, right } = PLOT;
@@ -47,18 +62,7 @@ function drawSeries(place, label, steps, band, curves) {
   }
   // Small differences are seen only if the axis does not begin at 0.
   const start = least > most / 2 ? Math.max(0, least - (most - least) * 0.1) : 0;
-  const legend = element('ul', undefined, 'legend');
-  const legendEntry = (className, style, text) => {
-    const item = element('li');
-    const swatch = element('span', undefined, `swatch ${className}`);
-    if (className) swatch.style.borderTopColor = style;
-    else swatch.style.background = style;
-    item.append(swatch, element('span', text));
-    legend.append(item);
-  };
-  if (band) legendEntry('', 'var(--band)', band.title);
-  curves.forEach((curve) => legendEntry('line', `var(--${curve.style})`, curve.title));
-  place.append(legend);
+  place.append(plotLegend(band, curves));
   const { svg, y } = plotFrame(place, label, [start, most], shownTime);
   const x = (row) => left + ((width - left - right) * (row + 0.5)) / count;
   // More points than pixels are joined: the least and the greatest of each pixel are drawn.
