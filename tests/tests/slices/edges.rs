@@ -60,12 +60,15 @@ fn what_is_all_at_one_time_is_one_file() {
 fn a_slice_over_all_windows_is_in_each_of_them() {
     let over_all = "SET start = (SELECT min(start) FROM rocpd_region<uuid>) - 5000,
         end = (SELECT max(end) FROM rocpd_region<uuid>) + 5000";
-    let first = |table: &str| {
+    let first = |table: &str, condition: &str| {
         format!(
-            "UPDATE rocpd_{table}<uuid> {over_all} WHERE id IN (SELECT id FROM rocpd_{table}<uuid> ORDER BY start LIMIT 2)"
+            "UPDATE rocpd_{table}<uuid> {over_all} WHERE id IN (SELECT id FROM rocpd_{table}<uuid> {condition} ORDER BY start LIMIT 2)"
         )
     };
-    let subject = changed(&[&first("kernel_dispatch"), &first("region")], &[]);
+    // Ranges: of calls inside of one another only the outermost one takes part in messages.
+    let ranges = "WHERE event_id IN (SELECT e.id FROM rocpd_event<uuid> e JOIN rocpd_string<uuid> c ON c.id = e.category_id
+        WHERE c.string = 'MARKER_CORE_RANGE_API')";
+    let subject = changed(&[&first("kernel_dispatch", ""), &first("region", ranges)], &[]);
     for format in ["perfetto", "chrome-json"] {
         let slices = subject.sliced(rpd_merge(), format, &["--format", format, "--split-by-time", "9"], true);
         for file in slices.index["files"].as_array().unwrap().iter().skip(1) {

@@ -144,25 +144,28 @@ const JOINT: &str =
 /// Of each message, the call that starts to send it and the one that completes its receive: of those with one communicator,
 /// sender, receiver and tag, the first sent is the first received.
 const MESSAGES: &str = "WITH call AS MATERIALIZED (
-      SELECT s.pid, s.path, s.start, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,
+      SELECT s.pid, s.path, s.start, s.end, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,
         peer.value AS peer, tag.value AS tag
       FROM span s JOIN event e ON e.id = s.event_id JOIN rocpd_info_process i ON i.id = s.pid
       JOIN rocpd_arg comm ON comm.event_id = s.event_id AND comm.name = 'comm'
       JOIN rocpd_arg peer ON peer.event_id = s.event_id AND peer.name = 'peer'
       JOIN rocpd_arg tag ON tag.event_id = s.event_id AND tag.name = 'tag'
-      WHERE s.kind = 'region' AND s.call IN ('MPI_Isend', 'MPI_Irecv')),
+      WHERE s.kind = 'region' AND s.call IN ('MPI_Send', 'MPI_Isend', 'MPI_Recv', 'MPI_Irecv')),
     completed AS MATERIALIZED (
       SELECT t.pid, e.stack_id AS begun, e.parent_stack_id AS by FROM rocpd_sample p JOIN rocpd_track t ON t.id = p.track_id
       JOIN rocpd_event e ON e.id = p.event_id JOIN rocpd_string c ON c.id = t.name_id WHERE c.string = 'MPI request'),
     completing AS MATERIALIZED (SELECT s.pid, s.path, s.start, s.end, s.name, e.stack FROM span s JOIN event e ON e.id = s.event_id
       WHERE s.kind = 'region' AND e.stack <> 0),
     sent AS (SELECT *, row_number() OVER (PARTITION BY comm, rank, peer, tag ORDER BY start) AS n FROM call
-      WHERE call = 'MPI_Isend'),
+      WHERE call LIKE 'MPI_%send'),
     received AS (SELECT *, row_number() OVER (PARTITION BY comm, peer, rank, tag ORDER BY start) AS n FROM call
-      WHERE call = 'MPI_Irecv')
-    SELECT ps.name, s.path, s.start - t, s.name, pr.name, w.path, w.start - t, w.name
-    FROM sent s JOIN zero JOIN received r ON r.comm = s.comm AND r.peer = s.rank AND r.rank = s.peer AND r.tag = s.tag AND r.n = s.n
-    JOIN completed c ON c.pid = r.pid AND c.begun = r.stack JOIN completing w ON w.pid = c.pid AND w.stack = c.by
+      WHERE call LIKE 'MPI_%recv'),
+    arrived AS (SELECT comm, rank, peer, tag, n, pid, path, start, name FROM received WHERE call = 'MPI_Recv'
+      UNION ALL SELECT r.comm, r.rank, r.peer, r.tag, r.n, r.pid, w.path, w.start, w.name FROM received r
+      JOIN completed c ON c.pid = r.pid AND c.begun = r.stack JOIN completing w ON w.pid = c.pid AND w.stack = c.by
+      WHERE r.call = 'MPI_Irecv')
+    SELECT ps.name, s.path, s.start - t, s.name, pr.name, r.path, r.start - t, r.name
+    FROM sent s JOIN zero JOIN arrived r ON r.comm = s.comm AND r.peer = s.rank AND r.rank = s.peer AND r.tag = s.tag AND r.n = s.n
     JOIN process ps ON ps.id = s.pid JOIN process pr ON pr.id = r.pid";
 
 impl Drawing {

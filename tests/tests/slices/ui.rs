@@ -52,6 +52,40 @@ rank 1 (gpu001) 4010
 
 /// The same in v47, which has one level below a process, and no numbers of named threads.
 const TREE_OF_V47: &str = "\
+Misc Global Tracks
+  this file
+  Clock Snapshots
+rank 0 (gpu000) 4000
+  main
+  Thread 400001
+  GPU 0 GRBM_GUI_ACTIVE
+  GPU 0 memory allocated
+  GPU 0 SQ_WAVES
+  allocations
+  GPU 0 allocations
+  GPU 0 copies
+  GPU 0 Stream 2
+  GPU 0 Stream 3
+  GPU 1 Default Stream
+  GPU 1 Stream 0
+  GPU 1 Stream 1
+  GPU 1 Stream 2
+  GPU 1 Stream 3
+rank 1 (gpu001) 4010
+  main
+  Thread 401001
+  GPU 0 GRBM_GUI_ACTIVE
+  GPU 0 memory allocated
+  GPU 0 SQ_WAVES
+  allocations
+  GPU 0 allocations
+  GPU 0 copies
+  GPU 0 Default Stream
+  GPU 0 Stream 2
+  GPU 1 Default Stream
+  GPU 1 Stream 1
+  GPU 1 Stream 2
+  GPU 1 Stream 3
 ";
 
 #[test]

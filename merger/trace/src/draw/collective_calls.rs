@@ -8,6 +8,7 @@ use rpd_collectives::{CollectiveFunction, is_shared_communicator};
 use rpd_console::Failure;
 use rpd_run::RowUnit;
 use rpd_shard::model::rocpd;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
@@ -18,6 +19,8 @@ pub(super) struct CollectiveFlows {
     functions: Vec<Option<Option<CollectiveFunction>>>,
     communicator: TextId,
     seq: TextId,
+    /// Name of the arg with the collective of a call that PyTorch recorded.
+    collective: TextId,
     /// Number of earlier programs of this rank that made such calls.
     earlier: u32,
 }
@@ -70,8 +73,8 @@ impl CollectiveFlows {
     }
 
     pub(super) fn new(texts: &mut TextTable, earlier: u32) -> CollectiveFlows {
-        let (communicator, seq) = (texts.add("comm"), texts.add("seq"));
-        CollectiveFlows { functions: Vec::new(), communicator, seq, earlier }
+        let [communicator, seq, collective] = ["comm", "seq", "collective"].map(|name| texts.add(name));
+        CollectiveFlows { functions: Vec::new(), communicator, seq, collective, earlier }
     }
 
     /// Returns the collective function of this name.
@@ -89,18 +92,24 @@ impl CollectiveFlows {
     /// its number is not recorded, or if other ranks may use the communicator's name for another one.
     pub(super) fn number<'a>(
         &self,
-        function: CollectiveFunction,
+        mut function: CollectiveFunction,
         args: impl Iterator<Item = (TextId, ArgValue<'a>)>,
         texts: &'a TextTable,
     ) -> Option<u64> {
+        let text_of = |value: ArgValue<'a>| match value {
+            ArgValue::Known(text) => Some(Cow::Borrowed(texts.get(text))),
+            ArgValue::Text(text) => Some(Cow::Borrowed(text)),
+            // PyTorch's process groups are called 0, 1 and so on.
+            ArgValue::Int(number) => Some(Cow::Owned(number.to_string())),
+            _ => None,
+        };
         let (mut communicator, mut seq) = (None, None);
         for (name, value) in args {
             if name == self.communicator {
-                communicator = match value {
-                    ArgValue::Known(text) => Some(texts.get(text)),
-                    ArgValue::Text(text) => Some(text),
-                    _ => None,
-                };
+                communicator = text_of(value);
+            } else if name == self.collective && function.is_by_args() {
+                // PyTorch also records messages and waits in this way.
+                function = CollectiveFunction::of_torch(&text_of(value)?)?;
             } else if name == self.seq {
                 seq = match value {
                     ArgValue::Int(seq) => u64::try_from(seq).ok(),
@@ -110,7 +119,7 @@ impl CollectiveFlows {
             }
         }
         let communicator = communicator.filter(|name| !name.is_empty() && is_shared_communicator(name))?;
-        let seq = seq?;
+        let seq = seq.filter(|_| !function.is_by_args())?;
         let names = [communicator.as_bytes(), function.name().as_bytes()].map(XxHash3_64::oneshot);
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&names[0].to_le_bytes());

@@ -312,7 +312,7 @@ impl EventDetails {
         counted: &mut CountedEvents,
     ) -> Result<bool, Failure> {
         let asked = source.asked;
-        let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
+        let needed = ["comm", "seq", "collective"].map(|name| dictionary.texts.add(name));
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "type", "name", "value"];
         let is_read = asked.args || asked.flows;
