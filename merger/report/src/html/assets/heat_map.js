@@ -17,13 +17,16 @@ class HeatMap {
     this.canvas = document.getElementById('heat');
     this.readout = document.getElementById('heat-readout');
     const column = (key) => table.columns.find((found) => found.key === key);
-    this.ranks = column('rank').values;
+    // A column without any known value has texts.
+    const ranks = column('rank');
+    this.ranks = ranks.kind === 'text' ? new Float64Array(table.rows).fill(NaN) : ranks.values;
     this.hosts = Array.from(column('host').values, (place) => texts[place]);
     this.processes = Array.from(column('process').values, (place) => texts[place]);
     this.named = new Set(named);
     this.scale = this.findScale();
-    this.mode = this.isUniform() && this.scale > 0 ? 'waiting' : 'dominating';
+    this.mode = heat.knows_waiting && this.isUniform() && this.scale > 0 ? 'waiting' : 'dominating';
     document.querySelector(`input[name="heat-mode"][value="${this.mode}"]`).checked = true;
+    document.querySelector('input[name="heat-mode"][value="waiting"]').disabled = !heat.knows_waiting;
     this.unfolded = new Set();
     this.nodes = this.findNodes();
     this.canFold = this.nodes.length > 1 && this.nodes.length < this.ranks.length;
@@ -315,7 +318,7 @@ class HeatMap {
     const mostly = isNode ? `mostly ${texts[activity]} in ${Math.round(share * 100)} % of the ranks` : `mostly ${texts[activity]}`;
     this.readout.textContent = activity === NOTHING
       ? `${what}, ${bound(cell)} to ${bound(cell + 1)}: nothing is recorded`
-      : `${what}, ${bound(cell)} to ${bound(cell + 1)}: ${mostly}; waits ${Math.round(waiting)} % of the time`;
+      : `${what}, ${bound(cell)} to ${bound(cell + 1)}: ${mostly}${this.heat.knows_waiting ? `; waits ${Math.round(waiting)} % of the time` : ''}`;
   }
 
   press(event) {
