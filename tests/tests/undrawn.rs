@@ -164,7 +164,9 @@ fn collectives_of_the_pytorch_profiler_are_connected_from_rank_to_rank() {
     for processor in TraceProcessor::all("arrows of collectives") {
         let found = processor.query(&folder.join("trace.pftrace.gz"), arrows);
         let wanted = [(0, 1, "0"), (10_000, 2, "0"), (20_000, 1, "dp")].map(|(at, seq, group)| {
-            [json!(at), json!(at + 1_000), json!(seq), json!(seq), json!(group), json!(group)]
+            // Texts that are numbers are drawn as such.
+            let group: Json = group.parse::<i64>().map_or(json!(group), Json::from);
+            [json!(at), json!(at + 1_000), json!(seq), json!(seq), group.clone(), group]
         });
         assert_eq!(found, wanted, "{}", processor.version());
     }
@@ -172,7 +174,8 @@ fn collectives_of_the_pytorch_profiler_are_connected_from_rank_to_rank() {
 
 /// The note on a file.
 const NOTE: &str = "SELECT s.name, s.ts, s.ts + s.dur, extract_arg(s.arg_set_id, 'debug.ranks'),
-    extract_arg(s.arg_set_id, 'debug.run'), extract_arg(s.arg_set_id, 'debug.missing or changed in the whole trace')
+    extract_arg(s.arg_set_id, 'debug.run'), extract_arg(s.arg_set_id, 'debug.not drawn, or drawn otherwise than merged'),
+    extract_arg(s.arg_set_id, 'debug.left out by options')
     FROM slice s JOIN track t ON t.id = s.track_id WHERE t.name = 'this file' AND s.category = 'rpd_file'";
 
 #[test]
@@ -200,6 +203,7 @@ fn each_file_begins_with_a_note_on_its_part_and_the_missing_rows() {
             assert_eq!(note[4].as_str().unwrap_or(""), index["run_id"].as_str().unwrap());
             let words = note[5].as_str().unwrap();
             assert!(missing.keys().all(|why| words.contains(&**why)), "{words}");
+            assert_eq!((&note[6], &index["left_out"]), (&json!("kernels"), &json!(["kernels"])));
         }
     }
 }

@@ -147,6 +147,7 @@ impl MergeArgs {
         let refused = [
             (self.layout == TableLayout::Partitioned, "--layout partitioned is one of databases"),
             (self.verify, "--verify compares a database with its inputs"),
+            (self.package, "--package lists a database"),
             (self.dry_run, "--dry-run writes no database that a trace could be made of"),
         ];
         if let Some((_, why)) = refused.into_iter().find(|(given, _)| *given) {

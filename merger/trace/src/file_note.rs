@@ -35,6 +35,8 @@ pub(super) struct FileNotes {
     run_id: String,
     /// Rows that are missing in the trace or changed.
     not_drawn: String,
+    /// Kinds of content that options leave out.
+    left_out: String,
     files: usize,
     /// Ranks in each file, such as `0-3,8`.
     ranks: Vec<String>,
@@ -46,7 +48,8 @@ impl FileNotes {
         let lines = outcome.not_drawn.iter().map(|(why, count)| format!("{} {why}", grouped(*count)));
         let lines: Vec<String> = lines.collect();
         let not_drawn = if lines.is_empty() { "nothing".to_owned() } else { lines.join("; ") };
-        FileNotes { run_id: run_id.to_owned(), not_drawn, files: outcome.files, ranks }
+        let left_out = outcome.left_out.join(", ");
+        FileNotes { run_id: run_id.to_owned(), not_drawn, left_out, files: outcome.files, ranks }
     }
 
     /// Returns the ranks in a file, such as `0-3,8`.
@@ -93,7 +96,8 @@ impl FileNotes {
                 args.push((name, grouped(count)));
             }
         }
-        args.push(("missing or changed in the whole trace", self.not_drawn.clone()));
+        args.push(("left out by options", self.left_out.clone()));
+        args.push(("not drawn, or drawn otherwise than merged", self.not_drawn.clone()));
         args.retain(|(_, value)| !value.is_empty());
         args
     }
@@ -159,6 +163,7 @@ mod tests {
         let notes = FileNotes {
             run_id: "5f2a".to_owned(),
             not_drawn: "nothing".to_owned(),
+            left_out: String::new(),
             files: 4,
             ranks: vec![String::new(), "0-3,8".to_owned()],
         };

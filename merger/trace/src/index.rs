@@ -70,6 +70,8 @@ struct Index<'a> {
     files: Vec<Entry>,
     not_drawn: &'a BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    left_out: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
     empty_files: &'a [String],
 }
 
@@ -120,6 +122,7 @@ pub(super) fn write(
         page_with_ranks_in_order: page_in_order(files.iter().map(|file| notes.ranks(file.window))),
         files: files.iter().map(entry).collect(),
         not_drawn: &outcome.not_drawn,
+        left_out: &outcome.left_out,
         empty_files: &outcome.empty_files,
     };
     let text = serde_json::to_string_pretty(&index)

@@ -317,6 +317,13 @@ impl TraceSelection {
     pub(crate) fn includes(&self, kind: ItemExclusion) -> bool {
         !self.exclude.contains(&kind)
     }
+
+    /// Returns the words of the excluded kinds, as `--exclude` takes them.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.exclude.iter().map(ItemExclusion::word).collect();
+        words.extend((!self.annotations).then(|| "annotations".to_owned()));
+        words
+    }
 }
 
 /// A kind of item that can be excluded.
@@ -342,6 +349,24 @@ pub enum ItemExclusion {
     Flows,
     /// All items with this category.
     Category(String),
+}
+
+impl ItemExclusion {
+    fn word(&self) -> String {
+        let word = match self {
+            ItemExclusion::Regions => "regions",
+            ItemExclusion::Kernels => "kernels",
+            ItemExclusion::Copies => "copies",
+            ItemExclusion::Allocations => "allocations",
+            ItemExclusion::Counters => "counters",
+            ItemExclusion::Samples => "samples",
+            ItemExclusion::Markers => "markers",
+            ItemExclusion::Args => "args",
+            ItemExclusion::Flows => "flows",
+            ItemExclusion::Category(name) => return format!("category={name}"),
+        };
+        word.to_owned()
+    }
 }
 
 /// How the rows of one table were drawn.

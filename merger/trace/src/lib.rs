@@ -115,6 +115,8 @@ pub fn draw_trace(
     outcome.warnings = warnings(&rows);
     outcome.warnings.extend(messages.warning());
     messages.count_not_drawn(comm, &frame.windows, &mut outcome.not_drawn)?;
+    outcome.left_out = request.selection.left_out();
+    outcome.note_empty_trace();
     outcome.note_empty_files(request.split, &parts, |number| output.target().name(number, count));
     outcome.note_uneven_files(request.split, &parts, |number| output.target().name(number, count));
     for (table, count) in broadcast_result(comm, || rows.carried_tables())? {

@@ -41,6 +41,9 @@ pub struct TraceOutcome {
     pub duration_ns: i64,
     /// Rows that are missing in the trace or changed, by reason. Zero counts are omitted.
     pub not_drawn: BTreeMap<String, u64>,
+    /// Kinds of content that options leave out, such as `flows`. Not all of it is counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Names of files without events, up to a limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub empty_files: Vec<String>,
@@ -75,6 +78,7 @@ impl TraceOutcome {
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
             not_drawn: count_not_drawn(facts),
+            left_out: Vec::new(),
             empty_files: Vec::new(),
             warnings: Vec::new(),
         }
@@ -111,6 +115,14 @@ impl TraceOutcome {
             grouped(parts.len() as u64),
             shown.join(", "),
         ));
+    }
+
+    /// Warns if nothing is drawn.
+    pub(super) fn note_empty_trace(&mut self) {
+        if self.events.items() + self.events.continued == 0 {
+            let why = "nothing of the kinds, ranks and times to draw is recorded";
+            self.warnings.push(format!("the trace is empty: {why}"));
+        }
     }
 
     /// Suggests another split if files of equal time have very different numbers of events.
@@ -176,6 +188,9 @@ impl TraceOutcome {
             _ => format!(", the largest {}", format_size(self.largest_raw_bytes)),
         };
         let mut lines = vec![("trace", files + &largest)];
+        if !self.left_out.is_empty() {
+            lines.push(("not drawn", format!("by options: {}", self.left_out.join(", "))));
+        }
         lines.extend(self.not_drawn.iter().map(|(why, count)| not_drawn_line(why, *count)));
         lines
     }

@@ -32,7 +32,7 @@ pub(super) fn startup_commands<'a>(lists: impl IntoIterator<Item = &'a str>) -> 
     }
     let copy = |pattern: String| command("dev.perfetto.CopyTracksToWorkspaceByRegex", &[&pattern, WORKSPACE]);
     let mut commands = vec![copy(format!("^{NOTE_TRACK}$"))];
-    commands.extend(ranks.iter().map(|rank| copy(format!("^rank {rank} "))));
+    commands.extend(ranks.iter().map(|rank| copy(format!("^rank {rank} (worker )?\\("))));
     // Processes without a rank follow.
     commands.push(copy("^process \\d".to_owned()));
     commands.push(command("dev.perfetto.SwitchWorkspace", &[WORKSPACE]));
@@ -92,7 +92,7 @@ mod tests {
         let text = startup_commands(["10", "", "3"]).unwrap();
         assert_eq!(startup_commands(["10,3"]), Some(text.clone()));
         assert!(text.starts_with("%5B%7B%22"), "{text}");
-        assert!(text.contains("%22%5Erank%2010%20%22%2C%22ranks%22"), "{text}");
+        assert!(text.contains("%22%5Erank%2010%20%28worker%20%29%3F%5C%5C%28%22%2C%22ranks%22"), "{text}");
         assert!(text.find("rank%2010%20").unwrap() < text.find("rank%203%20").unwrap());
         assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"%.-_".contains(&byte)), "{text}");
     }

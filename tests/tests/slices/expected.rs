@@ -142,14 +142,17 @@ const JOINT: &str =
     ORDER BY s.start";
 
 /// Of each message, the call that starts to send it and the one that completes its receive: of those with one communicator,
-/// sender, receiver and tag, the first sent is the first received.
+/// sender, receiver and tag, the first sent is the first received. No message is larger than its buffer, or received before
+/// it is sent.
 const MESSAGES: &str = "WITH call AS MATERIALIZED (
       SELECT s.pid, s.path, s.start, s.end, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,
-        peer.value AS peer, tag.value AS tag
+        peer.value AS peer, tag.value AS tag,
+        CAST(bytes.value AS INTEGER) AS bytes
       FROM span s JOIN event e ON e.id = s.event_id JOIN rocpd_info_process i ON i.id = s.pid
       JOIN rocpd_arg comm ON comm.event_id = s.event_id AND comm.name = 'comm'
       JOIN rocpd_arg peer ON peer.event_id = s.event_id AND peer.name = 'peer'
       JOIN rocpd_arg tag ON tag.event_id = s.event_id AND tag.name = 'tag'
+      JOIN rocpd_arg bytes ON bytes.event_id = s.event_id AND bytes.name = 'bytes'
       WHERE s.kind = 'region' AND s.call IN ('MPI_Send', 'MPI_Isend', 'MPI_Recv', 'MPI_Irecv')),
     completed AS MATERIALIZED (
       SELECT t.pid, e.stack_id AS begun, e.parent_stack_id AS by FROM rocpd_sample p JOIN rocpd_track t ON t.id = p.track_id
@@ -160,12 +163,13 @@ const MESSAGES: &str = "WITH call AS MATERIALIZED (
       WHERE call LIKE 'MPI_%send'),
     received AS (SELECT *, row_number() OVER (PARTITION BY comm, peer, rank, tag ORDER BY start) AS n FROM call
       WHERE call LIKE 'MPI_%recv'),
-    arrived AS (SELECT comm, rank, peer, tag, n, pid, path, start, name FROM received WHERE call = 'MPI_Recv'
-      UNION ALL SELECT r.comm, r.rank, r.peer, r.tag, r.n, r.pid, w.path, w.start, w.name FROM received r
+    arrived AS (SELECT comm, rank, peer, tag, n, bytes, pid, path, start, name, received.end FROM received WHERE call = 'MPI_Recv'
+      UNION ALL SELECT r.comm, r.rank, r.peer, r.tag, r.n, r.bytes, r.pid, w.path, w.start, w.name, NULL FROM received r
       JOIN completed c ON c.pid = r.pid AND c.begun = r.stack JOIN completing w ON w.pid = c.pid AND w.stack = c.by
       WHERE r.call = 'MPI_Irecv')
     SELECT ps.name, s.path, s.start - t, s.name, pr.name, r.path, r.start - t, r.name
     FROM sent s JOIN zero JOIN arrived r ON r.comm = s.comm AND r.peer = s.rank AND r.rank = s.peer AND r.tag = s.tag AND r.n = s.n
+      AND r.bytes >= s.bytes AND (r.end IS NULL OR r.end >= s.start)
     JOIN process ps ON ps.id = s.pid JOIN process pr ON pr.id = r.pid";
 
 impl Drawing {

@@ -88,10 +88,34 @@ impl ArgReader<'_> {
                 let number = int().or_else(uint).or_else(|| double().map(StoredValue::Double));
                 number.unwrap_or_else(|| store.add(json))
             }
-            // Lists such as the sizes of a tensor stay as they are.
-            _ => store.add(json),
+            // Lists such as the sizes of a tensor.
+            _ => store.add(&on_one_line(json)),
         }
     }
+}
+
+/// Writes JSON that is indented as the PyTorch profiler writes lists: `[[4, 8], []]`.
+fn on_one_line(json: &str) -> Cow<'_, str> {
+    if !json.contains('\n') {
+        return Cow::Borrowed(json);
+    }
+    let mut line = String::with_capacity(json.len());
+    let (mut in_text, mut is_escaped) = (false, false);
+    for c in json.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_text => is_escaped = true,
+            '"' => in_text = !in_text,
+            ' ' | '\n' | '\r' | '\t' if !in_text => continue,
+            ',' if !in_text => {
+                line.push_str(", ");
+                continue;
+            }
+            _ => {}
+        }
+        line.push(c);
+    }
+    Cow::Owned(line)
 }
 
 impl<'de> DeserializeSeed<'de> for ArgReader<'_> {
@@ -145,6 +169,17 @@ impl Visitor<'_> for ArgName<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn indented_lists_are_written_on_one_line() {
+        for (json, wanted) in [
+            ("[[4, 8],[]]", "[[4, 8],[]]"),
+            ("[\n  [\n    4,\n    8\n  ],\n  []\n]", "[[4, 8], []]"),
+            ("[\n \"a, \\\" b\",\t1 ]", "[\"a, \\\" b\", 1]"),
+        ] {
+            assert_eq!(on_one_line(json), wanted);
+        }
+    }
 
     #[test]
     fn a_message_is_what_extdata_says() {

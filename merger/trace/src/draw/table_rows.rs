@@ -210,7 +210,7 @@ impl UnitDrawer<'_, '_> {
             args.clear();
             self.set_flows(rows, (i, row.event), &mut arrow);
             if self.has_annotations() {
-                add_number(self.labels.size, sizes.get(i), &mut args);
+                add_size(self.labels.size, sizes.get(i), &mut args);
                 for (name, agents) in [(self.labels.src, from), (self.labels.dst, to)] {
                     let agent = self.labels.agent_at(self.source.placing.names.agents.place(agents.int(i)));
                     args.extend(agent.map(|agent| known_arg(name, agent)));
@@ -246,7 +246,7 @@ impl UnitDrawer<'_, '_> {
             args.clear();
             self.flows.clear();
             if self.has_annotations() {
-                add_number(self.labels.size, sizes.get(i), &mut args);
+                add_size(self.labels.size, sizes.get(i), &mut args);
                 if let Some(address) = hex.at(place) {
                     args.push(ItemArg { name: self.labels.address, value: ArgValue::Text(address) });
                 }
@@ -340,6 +340,13 @@ fn add_number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
         _ => return,
     };
     args.push(ItemArg { name, value });
+}
+
+/// Adds a size, unless it is 0, which stands for one that is not recorded.
+fn add_size(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
+    if value != Value::Int(0) {
+        add_number(name, value, args);
+    }
 }
 
 /// Returns which regions were open when their process ended.
