@@ -109,7 +109,8 @@ fn long_names_are_cut_and_broken_ones_mended() {
             (SELECT kernel_id FROM rocpd_kernel_dispatch<uuid> ORDER BY id LIMIT 1)",
         "UPDATE rocpd_string<uuid> SET string = CAST(X'4DFF80C3' AS TEXT) WHERE id =
             (SELECT name_id FROM rocpd_memory_copy<uuid> ORDER BY id LIMIT 1)",
-        "UPDATE rocpd_arg<uuid> SET value = CAST(X'41FF' AS TEXT) WHERE id % 5 = 0 AND name NOT IN ('comm', 'seq')",
+        "UPDATE rocpd_arg<uuid> SET value = CAST(X'41FF' AS TEXT) WHERE id % 5 = 0
+            AND name NOT IN ('comm', 'seq', 'peer', 'tag', 'bytes')",
     ];
     let mut subject = changed(&each, &[]);
     let options = ["--format", "chrome-json", "--split-by-time", "3"];

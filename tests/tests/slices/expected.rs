@@ -143,11 +143,11 @@ const JOINT: &str =
 
 /// Of each message, the call that starts to send it and the one that completes its receive: of those with one communicator,
 /// sender, receiver and tag, the first sent is the first received. No message is larger than its buffer, or received before
-/// it is sent.
+/// it is sent by more than the error bounds of the clocks.
 const MESSAGES: &str = "WITH call AS MATERIALIZED (
       SELECT s.pid, s.path, s.start, s.end, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,
         peer.value AS peer, tag.value AS tag,
-        CAST(bytes.value AS INTEGER) AS bytes
+        CAST(bytes.value AS INTEGER) AS bytes, json_extract(i.extdata, '$.rpd.clock.bar_ns') AS bar
       FROM span s JOIN event e ON e.id = s.event_id JOIN rocpd_info_process i ON i.id = s.pid
       JOIN rocpd_arg comm ON comm.event_id = s.event_id AND comm.name = 'comm'
       JOIN rocpd_arg peer ON peer.event_id = s.event_id AND peer.name = 'peer'
@@ -163,13 +163,13 @@ const MESSAGES: &str = "WITH call AS MATERIALIZED (
       WHERE call LIKE 'MPI_%send'),
     received AS (SELECT *, row_number() OVER (PARTITION BY comm, peer, rank, tag ORDER BY start) AS n FROM call
       WHERE call LIKE 'MPI_%recv'),
-    arrived AS (SELECT comm, rank, peer, tag, n, bytes, pid, path, start, name, received.end FROM received WHERE call = 'MPI_Recv'
-      UNION ALL SELECT r.comm, r.rank, r.peer, r.tag, r.n, r.bytes, r.pid, w.path, w.start, w.name, NULL FROM received r
+    arrived AS (SELECT comm, rank, peer, tag, n, bytes, bar, pid, path, start, name, received.end FROM received WHERE call = 'MPI_Recv'
+      UNION ALL SELECT r.comm, r.rank, r.peer, r.tag, r.n, r.bytes, r.bar, r.pid, w.path, w.start, w.name, NULL FROM received r
       JOIN completed c ON c.pid = r.pid AND c.begun = r.stack JOIN completing w ON w.pid = c.pid AND w.stack = c.by
       WHERE r.call = 'MPI_Irecv')
     SELECT ps.name, s.path, s.start - t, s.name, pr.name, r.path, r.start - t, r.name
     FROM sent s JOIN zero JOIN arrived r ON r.comm = s.comm AND r.peer = s.rank AND r.rank = s.peer AND r.tag = s.tag AND r.n = s.n
-      AND r.bytes >= s.bytes AND (r.end IS NULL OR r.end >= s.start)
+      AND r.bytes >= s.bytes AND coalesce(r.end + r.bar + s.bar >= s.start, true)
     JOIN process ps ON ps.id = s.pid JOIN process pr ON pr.id = r.pid";
 
 impl Drawing {
@@ -208,7 +208,8 @@ impl Drawing {
             let sent = ((row.get(0)?, row.get(1)?), row.get(2)?, text(row, 3)?);
             let received = ((row.get(4)?, row.get(5)?), row.get(6)?, text(row, 7)?);
             let mut calls: Vec<End> = vec![sent, received];
-            calls.sort_by_key(|(_, start, _)| *start);
+            // Files have processes in the order of their ranks.
+            calls.sort_by(|a, b| (a.1, &a.0.0).cmp(&(b.1, &b.0.0)));
             drawing.messages.push(calls);
             Ok(())
         });
