@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(startup_commands(["10,3"]), Some(text.clone()));
         assert!(text.starts_with("%5B%7B%22"), "{text}");
         assert!(text.contains("%22%5Erank%2010%20%28worker%20%29%3F%5C%5C%28%22%2C%22ranks%22"), "{text}");
-        assert!(text.find("rank%2010%20").unwrap() < text.find("rank%203%20").unwrap());
+        assert!(text.find("rank%203%20").unwrap() < text.find("rank%2010%20").unwrap());
         assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"%.-_".contains(&byte)), "{text}");
     }
 }

@@ -555,7 +555,8 @@ mod tests {
 
     /// A flow begins at each item with an odd name, and ends at that with the next name.
     fn flow_of(name: u32) -> FlowEnd {
-        if name % 2 == 1 { FlowEnd::From(name.into()) } else { FlowEnd::To((name - 1).into()) }
+        let number = |name: u32| FIRST_UNIT_FLOW + u64::from(name);
+        if name % 2 == 1 { FlowEnd::From(number(name)) } else { FlowEnd::To(number(name - 1)) }
     }
 
     /// Returns the beginning of the slice at which the flow from a slice ends, if the flow runs forwards.

@@ -313,7 +313,7 @@ mod tests {
     use super::super::write_items::SlicePieces;
     use super::*;
     use crate::format::draw;
-    use crate::item::{UnitDictionary, UnitLayout};
+    use crate::item::{FIRST_UNIT_FLOW, UnitDictionary, UnitLayout};
     use crate::options::TraceFormat;
     use rpd_comm::Solo;
     use rpd_console::Failure;
@@ -494,7 +494,7 @@ mod tests {
     fn each_file_is_whole() {
         let mut dictionary = UnitDictionary::default();
         let name = dictionary.texts.add("long");
-        let flows = [FlowEnd::From(1)];
+        let flows = [FlowEnd::From(FIRST_UNIT_FLOW)];
         let items = [TraceItem {
             start: T0,
             end: T0 + 9000,
