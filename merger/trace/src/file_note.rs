@@ -30,7 +30,7 @@ const SEARCHED_BYTES: usize = 64 << 10;
 /// Nanoseconds of a second.
 const NS_PER_SECOND: f64 = 1e9;
 
-/// What the notes of all files say.
+/// The content of the notes of all files.
 pub(super) struct FileNotes {
     run_id: String,
     /// Rows that are missing in the trace or changed.

@@ -141,8 +141,8 @@ const JOINT: &str =
     WHERE s.kind = 'region' AND (s.call GLOB 'MPI_*' OR s.call GLOB 'nccl*') AND comm.value <> 'MPI_COMM_SELF'
     ORDER BY s.start";
 
-/// Of each message, the call that starts to send it and the one that completes its receive: of those with one communicator,
-/// sender, receiver and tag, the first sent is the first received. No message is larger than its buffer, or received before
+/// The call that starts to send each message, and the call that completes its receive. Messages with the same communicator,
+/// sender, receiver and tag are received in the order in which they are sent. No message is larger than its buffer, or received before
 /// it is sent by more than the error bounds of the clocks.
 const MESSAGES: &str = "WITH call AS MATERIALIZED (
       SELECT s.pid, s.path, s.start, s.end, s.name, s.call, e.stack, json_extract(i.extdata, '$.rpd.rank') AS rank, comm.value AS comm,

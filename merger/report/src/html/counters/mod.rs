@@ -25,7 +25,7 @@ const MAX_CELLS: usize = 1 << 24;
 const MAX_COUNTER_CELLS: usize = 512;
 /// Minimum number of cells of a counter. With more nodes than that allows, only the named rank is shown.
 const MIN_COUNTER_CELLS: usize = 16;
-/// What records counters.
+/// Options that record counters.
 const HOW_TO_RECORD: &str = "rpd-collect, of a command that takes a second or longer (counters of the node and its GPUs); rpd-collect --backend rocprofv3 --backend-arg=--pmc --backend-arg=COUNTER (counters of kernels)";
 
 const COLUMNS: [(&str, &str); 7] = [

@@ -1,4 +1,4 @@
-//! What is counted, and of which node, GPU or process.
+//! The names of counters, and the node, GPU or process that each one belongs to.
 
 use rpd_run::{ComputeAgent, ProcessIdentity};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Maximum number of characters in a name that is kept.
 const MAX_NAME_CHARS: usize = 256;
 
-/// What a counter belongs to.
+/// The node, GPU or process that a counter belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub(super) enum CounterScope {
     Node,

@@ -142,7 +142,7 @@ fn add_times(
     batch.sort_by_key(|value| value.event);
     let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
     let (first, last) = (first.event, last.event);
-    // Of the first value of each event: the time of the last row with this event, and the number of these rows.
+    // By event, at its first value: the time of the last row with the event, and the number of such rows.
     let mut seen = vec![(i64::MIN, 0u16); batch.len()];
     for piece in timed.iter().filter(|piece| piece.events.0 <= last && first <= piece.events.1) {
         let [event, start, end] = *piece.columns;
@@ -170,7 +170,7 @@ fn add_times(
                     if piece.table == rocpd::SAMPLE {
                         held.add(counter, start, value, taker);
                     } else {
-                        // What is counted during a row counts once, at its start.
+                        // The value of a row with a duration counts once, at its start.
                         taker.take(HeldValue { counter, start, end: start.saturating_add(1), value });
                     }
                 }
