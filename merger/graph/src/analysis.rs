@@ -225,8 +225,8 @@ impl<'a> WaitAnalysis<'a> {
         what_if.gain(what_if.scenarios.work_of(timelines, label.map(|label| self.times.slot(label))))
     }
 
-    /// Returns the efficiency of the threads.
-    pub fn efficiency(&self) -> JobEfficiency {
+    /// Returns the efficiency of the threads; `None` if there are none.
+    pub fn efficiency(&self) -> Option<JobEfficiency> {
         let threads = self.graph.job.timelines.iter().filter(|timeline| !timeline.is_stream);
         self.efficiency_with(&threads.map(CallTimeline::all_work_ns).collect::<Vec<u64>>())
     }
@@ -253,23 +253,23 @@ impl<'a> WaitAnalysis<'a> {
             sum
         };
         let work: Vec<u64> = intervals.into_values().map(covered).collect();
-        (!work.is_empty()).then(|| self.efficiency_with(&work))
+        self.efficiency_with(&work)
     }
 
-    /// Returns the efficiency with these times of work, ns.
-    fn efficiency_with(&self, work: &[u64]) -> JobEfficiency {
-        let longest = work.iter().copied().max().unwrap_or(0) as f64;
-        let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / work.len().max(1) as f64;
+    /// Returns the efficiency with these times of work, ns; `None` if there are none.
+    fn efficiency_with(&self, work: &[u64]) -> Option<JobEfficiency> {
+        let longest = *work.iter().max()? as f64;
+        let mean = work.iter().map(|ns| *ns as f64).sum::<f64>() / work.len() as f64;
         let length = self.replayed_ns() as f64;
         let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let ideal = self.scenarios.ideal_network.length_ns as f64;
         let ideal = (self.matched_share().share() >= MIN_MATCHED).then_some(ideal);
-        JobEfficiency {
+        Some(JobEfficiency {
             parallel: ratio(mean, length),
             load_balance: ratio(mean, longest),
             serialization: ideal.map(|ideal| ratio(longest, ideal)),
             transfer: ideal.map(|ideal| ratio(ideal, length)),
-        }
+        })
     }
 }
 

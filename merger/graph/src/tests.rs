@@ -296,7 +296,7 @@ fn a_job_without_calls_has_no_verdict() {
     assert_eq!((diagnosis.verdict, &diagnosis.findings[..]), (JobVerdict::CannotTell, &[][..]));
     assert_eq!(diagnosis.limits, [DiagnosisLimit::NoCalls]);
     assert!(analysis.critical_path().by_label.is_empty());
-    assert_eq!(analysis.efficiency().parallel, 0.0);
+    assert_eq!(analysis.efficiency(), None);
 }
 
 proptest! {
@@ -325,7 +325,7 @@ proptest! {
             .collect();
         let one_by_one = scenarios.iter().flat_map(|one| replays.replay(vec![one.clone()]));
         prop_assert_eq!(one_by_one.collect::<Vec<_>>(), replays.replay(scenarios.clone()));
-        let efficiency = analysis.efficiency();
+        let efficiency = analysis.efficiency().unwrap();
         let product = efficiency.load_balance
             * efficiency.serialization.unwrap_or(0.0)
             * efficiency.transfer.unwrap_or(0.0);

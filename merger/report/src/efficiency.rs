@@ -5,6 +5,7 @@ use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::waiting::{ListedParts, missing_reasons, no_calls, with_analysis};
 use rpd_comm::Comm;
 use rpd_console::Failure;
+use rpd_graph::JobEfficiency;
 
 const COLUMNS: [(&str, &str); 5] = [
     ("unit", "of"),
@@ -21,14 +22,13 @@ pub(crate) fn report_efficiency(
     max_rows: usize,
 ) -> Result<Option<Report>, Failure> {
     with_analysis(run, comm, ListedParts::default(), |found| {
-        let efficiency = found.efficiency;
         let mut table = ReportTable::new("efficiency", &COLUMNS);
         let mut unavailable = missing_reasons(found.calls);
         if found.calls.job.timelines.is_empty() {
             unavailable.push(no_calls("efficiency", found.calls));
         } else {
-            let of_gpus = found.gpu_efficiency.map(|efficiency| ("GPU", efficiency));
-            for (unit, efficiency) in [("CPU", efficiency)].into_iter().chain(of_gpus) {
+            let efficiencies = [("CPU", found.efficiency), ("GPU", found.gpu_efficiency)];
+            for (unit, efficiency) in efficiencies.into_iter().filter_map(|(unit, of)| Some((unit, of?))) {
                 let row = vec![
                     Cell::Text(unit.to_owned()),
                     Cell::Ratio(efficiency.parallel),
@@ -39,7 +39,8 @@ pub(crate) fn report_efficiency(
                 table.push_up_to(max_rows, row);
             }
         }
-        if efficiency.serialization.is_none() {
+        let is_unmatched = |efficiency: JobEfficiency| efficiency.serialization.is_none();
+        if found.efficiency.or(found.gpu_efficiency).is_none_or(is_unmatched) {
             let reason = "less than 95 % of the messages and collectives match";
             unavailable.push(Unavailable::new("efficiency.serialization", reason));
             unavailable.push(Unavailable::new("efficiency.transfer", reason));

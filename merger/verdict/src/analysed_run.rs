@@ -25,8 +25,8 @@ pub struct AnalysedRun<'a> {
     pub costs: DelayCosts,
     /// Which ranks are named.
     pub diagnosis: JobDiagnosis,
-    /// How much of the time of threads is work.
-    pub efficiency: JobEfficiency,
+    /// How much of the time of threads is work, if any are recorded.
+    pub efficiency: Option<JobEfficiency>,
     /// How much of the time of GPUs is work, if the job uses some.
     pub gpu_efficiency: Option<JobEfficiency>,
     /// Calls that had not returned when the recording ended.

@@ -59,7 +59,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         && !found.leaves_out_ranks
         && !has_threads
         && found.hang.is_none();
-    let efficiency = is_whole.then_some(found.efficiency);
+    let efficiency = found.efficiency.filter(|_| is_whole);
     let gpu_efficiency = found.gpu_efficiency.filter(|_| is_whole);
     lines.extend(time_lines(found));
     lines.extend(efficiency.and_then(efficiency_text).map(|text| ("efficiency", text)));

@@ -13,7 +13,7 @@ use crate::waiting::{
     AnalysedRun, ListedParts, doubts, label_text, missing_reasons, no_steps, process_of, short, with_analysis,
 };
 use lengths::{StepFlag, StepLengths};
-use rows::{StepRow, TypicalTimes, step_rows, steps_in_row};
+use rows::{StepRow, TypicalTimes, compared_timelines, step_rows, steps_in_row};
 use rpd_calls::StepKind;
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -41,12 +41,10 @@ pub(crate) fn report_steps(
     with_analysis(run, comm, ListedParts::default(), |found| {
         let selected: Vec<u32> = match rank {
             Some(rank) => vec![timeline_of_rank(found, rank)?],
-            None => (0..found.calls.job.timelines.len() as u32)
-                .filter(|timeline| {
-                    !found.calls.job.timelines[*timeline as usize].is_stream
-                        && is_selected(run, found, *timeline)
-                })
-                .collect(),
+            None => {
+                let compared = compared_timelines(&found.calls.job).into_iter();
+                compared.filter(|timeline| is_selected(run, found, *timeline)).collect()
+            }
         };
         let in_row = steps_in_row(found.calls.job.timelines.len(), found.calls.job.steps);
         let (rows, lengths) =
@@ -106,28 +104,26 @@ pub(crate) fn steps_text(found: &AnalysedRun<'_>) -> String {
 
 /// Returns the mean length of a step of a thread, ns.
 fn mean_length_ns(found: &AnalysedRun<'_>, steps: u32) -> i64 {
-    let timelines = &found.calls.job.timelines;
-    // A job of which only kernels are recorded has no threads.
-    let has_threads = timelines.iter().any(|timeline| !timeline.is_stream);
-    let threads = timelines.iter().enumerate().filter(|(_, timeline)| {
-        let is_compared = !has_threads || !timeline.is_stream;
-        is_compared && !timeline.first_call_of_step.is_empty()
-    });
-    let lengths: Vec<u128> = threads
-        .map(|(thread, _)| u128::from(found.analysis.times_in_steps(thread, 0..steps).length_ns))
+    let job = &found.calls.job;
+    let has_steps = |timeline: &u32| !job.timelines[*timeline as usize].first_call_of_step.is_empty();
+    let compared = compared_timelines(job).into_iter().filter(has_steps);
+    let lengths: Vec<u128> = compared
+        .map(|timeline| u128::from(found.analysis.times_in_steps(timeline as usize, 0..steps).length_ns))
         .collect();
     let count = lengths.len() as u128 * u128::from(steps);
     i64::try_from(lengths.iter().sum::<u128>() / count.max(1)).unwrap_or(i64::MAX)
 }
 
-/// Adds the streams of the processes of these threads.
-fn with_streams(found: &AnalysedRun<'_>, threads: &[u32]) -> Vec<u32> {
-    let jobs = &found.calls.job.timelines;
-    let process = |timeline: u32| jobs.get(timeline as usize).map(|timeline| timeline.process);
-    let processes: HashSet<u32> = threads.iter().filter_map(|thread| process(*thread)).collect();
-    let streams =
-        (0u32..).zip(jobs).filter(|(_, stream)| stream.is_stream && processes.contains(&stream.process));
-    threads.iter().copied().chain(streams.map(|(number, _)| number)).collect()
+/// Adds the streams of the processes of these timelines.
+fn with_streams(found: &AnalysedRun<'_>, selected: &[u32]) -> Vec<u32> {
+    let timelines = &found.calls.job.timelines;
+    let process = |timeline: &u32| timelines.get(*timeline as usize).map(|timeline| timeline.process);
+    let processes: HashSet<u32> = selected.iter().filter_map(process).collect();
+    let is_stream = |timeline: &u32| timelines[*timeline as usize].is_stream;
+    let streams = (0..timelines.len() as u32)
+        .filter(|timeline| is_stream(timeline) && processes.contains(&timelines[*timeline as usize].process));
+    let threads = selected.iter().copied().filter(|timeline| !is_stream(timeline));
+    threads.chain(streams).collect()
 }
 
 fn is_selected(run: &ReportRun, found: &AnalysedRun<'_>, timeline: u32) -> bool {

@@ -44,7 +44,14 @@ pub(super) fn steps_in_row(timelines: usize, steps: u32) -> u32 {
     u32::try_from(in_row).unwrap_or(u32::MAX)
 }
 
-/// Returns the rows of the selected threads, with what is typical if `is_of_rank`, and the length of each step.
+/// Returns the timelines whose steps are compared: threads, or the streams of a job of which only GPUs are recorded.
+pub(super) fn compared_timelines(job: &JobCalls) -> Vec<u32> {
+    let has_threads = job.timelines.iter().any(|timeline| !timeline.is_stream);
+    let is_compared = |timeline: &u32| !has_threads || !job.timelines[*timeline as usize].is_stream;
+    (0..job.timelines.len() as u32).filter(is_compared).collect()
+}
+
+/// Returns the rows of the selected timelines, with what is typical if `is_of_rank`, and the length of each step.
 pub(super) fn step_rows(
     analysis: &WaitAnalysis<'_>,
     job: &JobCalls,
@@ -93,9 +100,9 @@ fn add(sums: &mut TimelineTimes, times: TimelineTimes) {
 }
 
 fn typical_times(analysis: &WaitAnalysis<'_>, job: &JobCalls, steps: Range<u32>) -> TypicalTimes {
-    let threads = (0..job.timelines.len()).filter(|timeline| !job.timelines[*timeline].is_stream);
+    let compared = compared_timelines(job).into_iter();
     let times: Vec<TimelineTimes> =
-        threads.map(|timeline| analysis.times_in_steps(timeline, steps.clone())).collect();
+        compared.map(|timeline| analysis.times_in_steps(timeline as usize, steps.clone())).collect();
     let of = |ns: fn(&TimelineTimes) -> u64| median(times.iter().map(ns).collect());
     TypicalTimes {
         length_ns: of(|times| times.length_ns),

@@ -1,7 +1,7 @@
 //! The steps of a run as a series: how long they take, and how long ranks work in them.
 
 use super::lengths::StepLengths;
-use super::rows::{step_rows, steps_in_row};
+use super::rows::{compared_timelines, step_rows, steps_in_row};
 use super::time;
 use crate::report::{Cell, ReportTable};
 use crate::waiting::AnalysedRun;
@@ -35,9 +35,7 @@ pub(crate) struct StepSeries {
 /// `origin` is the time at which the run begins, ns in job time.
 pub(crate) fn step_series(found: &AnalysedRun<'_>, named: &[u32], origin: i64) -> StepSeries {
     let job = &found.calls.job;
-    let threads: Vec<u32> = (0..job.timelines.len() as u32)
-        .filter(|timeline| !job.timelines[*timeline as usize].is_stream)
-        .collect();
+    let threads = compared_timelines(job);
     let named = &named[..named.len().min(NAMED_WORK_COLUMNS.len())];
     let in_row = steps_in_row(job.timelines.len(), job.steps).max(job.steps.div_ceil(MAX_SERIES_ROWS)).max(1);
     let (rows, lengths) = step_rows(found.analysis, job, (&threads, false), in_row);
