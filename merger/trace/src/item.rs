@@ -399,6 +399,10 @@ pub struct UnitFacts {
     pub(crate) tables: [TableFacts; DRAWN_TABLES.len()],
     /// Items that were passed on.
     pub items: EventCounts,
+    /// Args that are ends of flows, if flows are not requested. They are also rows of `rocpd_arg`.
+    pub flow_ends_left_out: u64,
+    /// Args in the extdata of events, if args are not requested.
+    pub extdata_args_left_out: u64,
     /// Flows from a call to a kernel or copy.
     pub launch_flows: u64,
     /// Kernels and copies that began before their call. They have no flow.
@@ -447,6 +451,8 @@ impl UnitFacts {
             sum.duration += more.duration;
         }
         self.items.add(&other.items);
+        self.flow_ends_left_out += other.flow_ends_left_out;
+        self.extdata_args_left_out += other.extdata_args_left_out;
         self.launch_flows += other.launch_flows;
         self.backward += other.backward;
         self.collectives += other.collectives;

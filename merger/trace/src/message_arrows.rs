@@ -38,6 +38,8 @@ pub(super) struct MessageArrows {
     starts: Vec<(i64, i64)>,
     /// Sends and receives whose other end is not known.
     without_partner: u64,
+    /// Messages of which a call is in no unit.
+    without_slice: u64,
     /// Why no messages are drawn.
     problem: Option<String>,
 }
@@ -102,13 +104,18 @@ impl MessageArrows {
             Some(MessageCall { start, unit: units.of(process, region)? as u64, region })
         };
         let mut add_end = |call: &MessageCall, end: u64| {
-            let owner = owners.iter().position(|(first, end)| (*first..*end).contains(&call.unit));
-            if let Some(outgoing) = owner.and_then(|owner| outgoing.get_mut(owner)) {
+            // Units are shared out in order; ranks without units have an empty range.
+            let owner = owners.partition_point(|(_, end)| *end <= call.unit);
+            if let Some(outgoing) = outgoing.get_mut(owner) {
                 outgoing.push((call.region, end));
             }
         };
+        let without_slice = &mut self.without_slice;
         let without_partner = calls.job.each_message(|send, receive| {
-            let Some((send, receive)) = find(send).zip(find(receive)) else { return };
+            let Some((send, receive)) = find(send).zip(find(receive)) else {
+                *without_slice += 1;
+                return;
+            };
             if send == receive {
                 // A call that sends to its own process.
                 return;
@@ -131,11 +138,16 @@ impl MessageArrows {
         not_drawn: &mut BTreeMap<String, u64>,
     ) -> Result<(), Failure> {
         let is_cut = |(first, second): &&(i64, i64)| windows.find(*first) != windows.find(*second);
-        let count = || Ok((self.without_partner, self.starts.iter().filter(is_cut).count() as u64));
-        let (without_partner, cut): (u64, u64) = broadcast_result(comm, count)?;
+        let cut = || self.starts.iter().filter(is_cut).count() as u64;
+        let count = || Ok((self.without_partner, self.without_slice, cut()));
+        let (without_partner, without_slice, cut): (u64, u64, u64) = broadcast_result(comm, count)?;
         let calls = if without_partner == 1 { "send or receive" } else { "sends and receives" };
         for (count, what) in [
             (without_partner, format!("{calls} without a recorded and certain other end: without an arrow")),
+            (
+                without_slice,
+                format!("{} of a call that is not drawn: without an arrow", noun(without_slice, "message")),
+            ),
             (cut, format!("{} with calls in two files: without an arrow", noun(cut, "message"))),
         ] {
             if count > 0 {

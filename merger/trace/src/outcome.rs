@@ -226,7 +226,13 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     for (what, table) in ROW_NAMES.into_iter().zip(&facts.tables) {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
-        note(table.left_out, format!("{} {EXCLUDED_SUFFIX}", of(table.left_out)));
+        let left_out = match what {
+            "argument" => {
+                (table.left_out + facts.extdata_args_left_out).saturating_sub(facts.flow_ends_left_out)
+            }
+            _ => table.left_out,
+        };
+        note(left_out, format!("{} {EXCLUDED_SUFFIX}", of(left_out)));
         let why = match what {
             "counter value" | "argument" => "whose event is none of a row of their process",
             _ => "without a time, or with one that no clock shows",
@@ -237,6 +243,8 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
         );
     }
+    let ends = facts.flow_ends_left_out;
+    note(ends, format!("{} {EXCLUDED_SUFFIX}", noun(ends, "recorded arrow end")));
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());
     let ends = "arrows whose call is before the part that is drawn: without their beginning";

@@ -203,6 +203,8 @@ pub(super) struct CountedEvents {
     pub(super) stray_flow_ends: u64,
     /// Args without ends of flows.
     pub(super) args: u64,
+    /// Args in extdata, if args are not requested.
+    pub(super) args_in_extdata: u64,
     pub(super) values: u64,
     pub(super) flow_ends: u64,
 }
@@ -236,7 +238,9 @@ impl EventDetails {
             };
             let none = (TextId(0), ArgRange::default());
             each_text(rows.column("extdata"), places.clone(), none, parse, |(id, args)| {
-                if args.0 < args.1 {
+                if !source.asked.args {
+                    counted.args_in_extdata += u64::from(args.1);
+                } else if args.0 < args.1 {
                     of_events.resize(events.messages.len(), ArgRange::default());
                     of_events.push(args);
                 }
@@ -315,10 +319,9 @@ impl EventDetails {
         let needed = ["comm", "seq", "collective"].map(|name| dictionary.texts.add(name));
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "type", "name", "value"];
-        let is_read = asked.args || asked.flows;
-        let pieces = piece_numbers(
-            source.seen.pieces(rocpd::ARG).iter().filter(|piece| is_read && chunk.touches(piece)),
-        );
+        // Args that are not requested are read, too, because they are counted.
+        let pieces =
+            piece_numbers(source.seen.pieces(rocpd::ARG).iter().filter(|piece| chunk.touches(piece)));
         let mut fits = true;
         source.tables().read_pieces(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
             if !fits {

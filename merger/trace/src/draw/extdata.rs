@@ -4,9 +4,10 @@ use super::arg_values::StoredValue;
 use super::text_columns::{TextStore, lossy};
 use crate::item::{TextId, TextTable, UnitDictionary};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::{Formatter, Result as FmtResult};
 
 /// Range of the args of an event in [`ExtdataArgs::all`].
@@ -37,8 +38,8 @@ struct DrawnExtdata<'a> {
     args: Option<&'a RawValue>,
 }
 
-/// Returns the message in the extdata of an event; 0 if there is none. Adds its args to `args`, with their texts to
-/// `store`, and returns where they are.
+/// Returns the message in the extdata of an event; 0 if there is none. Adds its args to `args`, with their texts, and
+/// returns where they are. Without `args`, the range only has the number of args.
 pub(super) fn parse_extdata(
     extdata: &[u8],
     dictionary: &mut UnitDictionary,
@@ -56,12 +57,19 @@ pub(super) fn parse_extdata(
     let Some(DrawnExtdata { message, args: members }) = parsed else { return none };
     let message = message.map_or(TextId(0), |message| dictionary.texts.add(&message));
     let members = members.map(RawValue::get).filter(|members| members.starts_with('{'));
-    let (Some(members), Some((all, texts))) = (members, args) else { return (message, (0, 0)) };
+    let Some(members) = members else { return (message, (0, 0)) };
+    let Some((all, texts)) = args else { return (message, (0, member_count(members))) };
     let first = all.len() as u32;
     let reader = ArgReader { dictionary, texts, all };
     // The object was parsed before, so that this does not fail.
     let _ = reader.deserialize(&mut serde_json::Deserializer::from_str(members));
     (message, (first, all.len() as u32))
+}
+
+/// Returns the number of members of an object; 0 for other JSON.
+fn member_count(object: &str) -> u32 {
+    let members = serde_json::from_str::<HashMap<Cow<'_, str>, IgnoredAny>>(object);
+    members.map_or(0, |members| members.len() as u32)
 }
 
 /// Reads the members of an object as args.
@@ -196,6 +204,15 @@ mod tests {
             assert_eq!(of(none), "", "{none}");
         }
         assert_eq!(of(r#"{"message":"kept","args":[{"a":1}, 2.5, true, null]}"#), "kept");
+    }
+
+    #[test]
+    fn args_that_are_left_out_are_counted() {
+        let mut dictionary = UnitDictionary::default();
+        let mut of = |text: &str| parse_extdata(text.as_bytes(), &mut dictionary, &mut 0, None).1;
+        assert_eq!(of(r#"{"args":{"a":1,"b":{"c":2},"d":[1,2]}}"#), (0, 3));
+        assert_eq!(of(r#"{"args":[1,2,3,4]}"#), (0, 0));
+        assert_eq!(of(r#"{"message":"no args"}"#), (0, 0));
     }
 
     #[test]

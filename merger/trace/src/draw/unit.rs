@@ -143,8 +143,12 @@ impl UnitDrawer<'_, '_> {
             }
         }
         let strays = [counted.stray_args, counted.stray_values, counted.stray_flow_ends];
+        self.facts.extdata_args_left_out += counted.args_in_extdata;
         let rows = [counted.args, counted.values, counted.flow_ends];
         let shown = [asked.args, asked.values, asked.flows];
+        if !asked.flows {
+            self.facts.flow_ends_left_out += counted.flow_ends;
+        }
         // Ends of flows are args, too.
         for (which, table) in [rocpd::ARG, rocpd::PMC_EVENT, rocpd::ARG].into_iter().enumerate() {
             let facts = self.facts.table_mut(table);
