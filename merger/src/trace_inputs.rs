@@ -9,7 +9,7 @@ use crate::temporary_merge::{TemporaryMerge, merged_database};
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
-use rpd_output_file::require_utf8;
+use rpd_output_file::check_output_name;
 use rpd_trace::{TraceFiles, TraceOutcome, TraceRequest, draw_trace};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub(crate) fn trace(
         let (found, unused) = find_all(&args.inputs)?;
         let output = args.output.clone().unwrap_or(found.output_folder);
         // A path that is not UTF-8 cannot be sent to the other ranks.
-        require_utf8(&output)?;
+        check_output_name(&output)?;
         Ok((output, found.files, unused))
     })?;
     let place = TraceFiles::begin(comm, order, &output, args.force)?;

@@ -10,7 +10,7 @@ use rpd_files::{
     rename_output_to_new,
 };
 use rpd_output_file::{
-    OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt, require_utf8,
+    OutputLock, OutputShare, UnfinishedOutput, check_output_name, keep_on_interrupt, remove_on_interrupt,
 };
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -80,7 +80,7 @@ impl TraceTarget {
     fn new(request: &TraceRequest, output: &Path, force: bool) -> Result<TraceTarget, Failure> {
         let output = if output.as_os_str().is_empty() { Path::new(".") } else { output };
         let suffix = request.format.file_suffix();
-        require_utf8(output)?;
+        check_output_name(output)?;
         let path_text = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_folder || request.split != TraceSplit::Whole {

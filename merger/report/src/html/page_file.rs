@@ -2,7 +2,9 @@
 
 use rpd_console::Failure;
 use rpd_files::{beside, create_output, open_input, remove_output, rename_output, rename_output_to_new};
-use rpd_output_file::{OutputLock, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt, require_utf8};
+use rpd_output_file::{
+    OutputLock, UnfinishedOutput, check_output_name, keep_on_interrupt, remove_on_interrupt,
+};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ pub(super) struct PageFile {
 impl PageFile {
     /// Fails if another file has the name. With `force`, an older page is replaced, but never another file.
     pub(super) fn begin(path: &Path, force: bool) -> Result<PageFile, Failure> {
-        require_utf8(path)?;
+        check_output_name(path)?;
         check_place(path, force)?;
         let lock = OutputLock::acquire(beside(path, ".lock")).map_err(|error| cannot_write(path, &error))?;
         let lock = lock.ok_or_else(|| {

@@ -6,7 +6,7 @@ use crate::partial_output::made_by_merge::{is_made_by_merge, may_be_left, unfini
 use crate::partial_output::temporary_names;
 use rpd_console::Failure;
 use rpd_files::{EntryStat, FileRefused, entry_stat};
-use rpd_output_file::require_utf8;
+use rpd_output_file::check_output_name;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
 /// overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
-    require_utf8(output)?;
+    check_output_name(output)?;
     if output.extension().is_some_and(|e| e == SHARD_EXTENSION) {
         return refuse("is named like a shard; name a database with -o, for example trace.db");
     }
@@ -59,7 +59,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let Ok(target) = fs::canonicalize(output) else {
         return refuse("is a link that leads nowhere; remove it, or choose another place with -o");
     };
-    require_utf8(&target)?;
+    check_output_name(&target)?;
     let is_same = |checked: EntryStat| entry_stat(&target).is_ok_and(|now| now.identity == checked.identity);
     if !checked.is_ok_and(is_same) {
         return refuse("was exchanged while it was looked at; merge again, or choose another place with -o");
