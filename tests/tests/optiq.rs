@@ -214,6 +214,13 @@ fn a_merge_writes_an_index_on_request_and_replaces_only_its_own() {
     let text = fs::read_to_string(&index).unwrap();
     assert!(text.contains("    - \"job \\\"1\\\".db\"\n"), "{text}");
     let _ = merged(&[&inputs], &["--package"], &output);
+    // The index of another database stays without --force.
+    let second = package.join("second.db");
+    let other = rpd_merge().arg("--package").arg("-o").arg(&second).arg(&inputs).run();
+    assert_refused(&other, 5, &["index.yaml", "is the index of another database", "--force"]);
+    assert_eq!(fs::read_to_string(&index).unwrap(), text);
+    let _ = merged(&[&inputs], &["--package"], &second);
+    assert!(fs::read_to_string(&index).unwrap().contains("second.db"));
     // AMD's own index, and a link to an index of a merge, stay.
     let refused = || {
         let outcome = rpd_merge().args(["--package", "--force", "-o"]).arg(&output).arg(&inputs).run();

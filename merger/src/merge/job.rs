@@ -61,7 +61,7 @@ impl MergeJob {
             check_place(plot, &output, args.force)?;
         }
         if args.package {
-            package_index::check_place(&output)?;
+            package_index::check_place(&output, args.force)?;
         }
         let limit = SizeLimit::of(args, &files);
         let replaces_run = if args.force || args.dry_run { None } else { unfinished_run(&output) };

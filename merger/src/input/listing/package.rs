@@ -125,6 +125,9 @@ pub(super) fn listed_files(index: &Path) -> Result<Vec<PathBuf>, Failure> {
         if name.contains(['*', '?', '[']) && !exists(&file) {
             return Err(refuse("is a pattern, which is not expanded; name the databases themselves"));
         }
+        if !exists(&file) {
+            return Err(refuse("does not exist; check the index, or name the databases themselves"));
+        }
         if is_folder(&file) {
             return Err(refuse("is a folder; an index lists databases"));
         }
@@ -182,23 +185,25 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn listed(yaml: &str) -> Result<Vec<PathBuf>, String> {
+    /// Calls `read` with an index in a folder that has the database `a.db`.
+    fn read<T>(yaml: &str, read: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, String> {
         let folder = tempfile::tempdir().unwrap();
         let index = folder.path().join(INDEX_NAME);
         std::fs::write(&index, yaml).unwrap();
-        let files = listed_files(&index)
-            .map_err(|failure| failure.to_string().replace(&path_text(&index), "INDEX"))?;
-        Ok(files
-            .into_iter()
-            .map(|file| file.strip_prefix(folder.path()).unwrap_or(&file).to_owned())
-            .collect())
+        std::fs::write(folder.path().join("a.db"), "").unwrap();
+        read(&index).map_err(|failure| failure.to_string().replace(&path_text(&index), "INDEX"))
     }
 
     #[test]
     fn an_index_lists_files_as_amd_writes_it() {
         let many = "rocprofiler-sdk:\n  rocpd:\n    files:\n    - a.db\n    - ../b.db\n    - /c/d.db\n    path: .\n    rocpd_package_version: '1.0'\n";
-        assert_eq!(listed(many), Ok(vec!["a.db".into(), "../b.db".into(), "/c/d.db".into()]));
-        assert_eq!(listed("rocprofiler-sdk: {rocpd: {files: 1.db}}"), Ok(vec!["1.db".into()]));
+        let listed =
+            [(4, "a.db"), (5, "../b.db"), (6, "/c/d.db")].map(|(line, name)| (line, name.to_owned()));
+        assert_eq!(read(many, names), Ok(listed.to_vec()));
+        let one = "rocprofiler-sdk: {rocpd: {files: a.db}}";
+        assert_eq!(read(one, names), Ok(vec![(0, "a.db".to_owned())]));
+        let files = read(one, |index| Ok((listed_files(index)?, index.with_file_name("a.db")))).unwrap();
+        assert_eq!(files.0, [files.1]);
     }
 
     #[test]
@@ -212,12 +217,13 @@ mod tests {
             (&format!("{begin}    - *a\n"), "INDEX:4"),
             (&format!("{begin}    - [x]\n"), "INDEX:4"),
             (&format!("{begin}    - a.db\n    - '*.db'\n"), "INDEX:5: *.db is a pattern"),
+            (&format!("{begin}    - a.db\n    - b.db\n"), "INDEX:5: b.db does not exist"),
             ("a: &a [x]\nrocprofiler-sdk: {rocpd: {files: *a}}", "is not the index"),
             (&format!("{begin}    - {}\n", "[".repeat(100)), "is not the index"),
             (&format!("{begin}{}", "    - a\n".repeat(MAX_LISTED + 1)), "is not the index"),
             (&" ".repeat(MAX_INDEX_BYTES as usize + 1), "larger than 1 MiB"),
         ] {
-            let error = listed(yaml).unwrap_err();
+            let error = read(yaml, listed_files).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
     }
