@@ -183,7 +183,7 @@ fn window(
     let end = times.last.saturating_add(1);
     if from.is_some_and(|from| from >= end) {
         return Err(Failure::usage(format!(
-            "the window {} begins when the job is over: its last event ends {} after its first one begins",
+            "the window {} begins after the last event of the job, which ends {} after the first one begins",
             request.window,
             duration(times.last.saturating_sub(times.first))
         )));

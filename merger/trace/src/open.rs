@@ -145,7 +145,7 @@ impl WrittenTrace {
         let _ = write!(
             text,
             "open:  {UI}, \"Open trace file\"; the browser reads it, nothing is uploaded\n\
-             afar:  on this machine  rpd-merge --serve {}\n       \
+             ssh:   on this machine  rpd-merge --serve {}\n       \
              on yours         ssh -L 9001:127.0.0.1:9001 {ssh}\n       \
              then open the address that the first one prints\n       \
              or copy it:      scp {ssh}:{}/{first} .\n",

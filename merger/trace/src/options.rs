@@ -29,7 +29,7 @@ impl TraceSplit {
 /// A text that names no kind of item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is nothing that is drawn; write regions, kernels, copies, allocations, counters, samples, markers, args, \
+    "{0:?} names no part of a trace; write regions, kernels, copies, allocations, counters, samples, markers, args, \
      flows, or category=NAME"
 )]
 pub struct ExcludeError(String);

@@ -50,6 +50,6 @@ fn ranks_and_times_that_are_not_in_the_job_are_told() {
     let late = ["--format", "perfetto", "--window", "99999.."];
     let outcome = rpd_merge().args(late).arg("-o").arg(&folder).arg(&subject.database).run();
     assert_eq!(outcome.status.and_then(|status| status.code()), Some(2), "{outcome}");
-    assert!(outcome.stderr.contains("begins when the job is over"), "{outcome}");
+    assert!(outcome.stderr.contains("begins after the last event of the job"), "{outcome}");
     assert!(!folder.exists());
 }

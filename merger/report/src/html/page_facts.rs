@@ -110,7 +110,7 @@ impl PageFacts {
         }
     }
 
-    /// Adds who delays whom: by rank, by pairs, and the work of the first named rank.
+    /// Adds the delays that ranks cause: by rank, by pairs, and the work of the first named rank.
     pub(super) fn add_blame(&mut self, found: &AnalysedRun<'_>, named: &NamedRanks) -> Result<(), Failure> {
         if found.calls.job.timelines.is_empty() {
             self.insert("no_calls", json!(no_calls("waiting", found.calls).text()));

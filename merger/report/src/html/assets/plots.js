@@ -1,4 +1,4 @@
-// Plots of steps, and the two tables that are drawn: work beside that of the others, and who delays whom.
+// Plots of steps, and the two tables that are drawn: work beside that of the others, and delays between ranks.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const PLOT = { width: 1200, height: 230, left: 80, right: 12, top: 10, bottom: 26 };
@@ -185,7 +185,7 @@ function drawLabels(place, table, texts, rank) {
   place.append(box);
 }
 
-// Who delays whom, by ranks or nodes. Rows delay columns.
+// Delays between ranks or nodes. Rows delay columns.
 function drawMatrix(place, matrix) {
   const { groups, ns, unit } = matrix;
   const most = ns.reduce((one, other) => Math.max(one, other), 0);
@@ -193,7 +193,7 @@ function drawMatrix(place, matrix) {
   const box = element('div', undefined, isDense ? 'matrix dense' : 'matrix');
   box.tabIndex = 0;
   box.setAttribute('role', 'region');
-  box.setAttribute('aria-label', 'Who delays whom');
+  box.setAttribute('aria-label', 'Delays between ranks');
   const table = element('table');
   const head = element('tr');
   const corner = element('th', isDense ? '' : `${unit} delays ${unit}`);
