@@ -169,7 +169,7 @@ fn a_package_gives_the_databases_that_its_index_lists() {
     // A database that is not there any more is a loss, as one of a folder is.
     write_index(&index, &[name(&files[0]), name(&files[1]), "gone.db"]);
     let outcome = rpd_merge().args(["--strict", "--force", "-o"]).arg(&output).arg(&package).run();
-    assert_refused(&outcome, 3, &["gone.db"]);
+    assert_refused(&outcome, 3, &["gone.db does not exist"]);
     fs::remove_file(&index).unwrap();
     let (all, _) = merged(&[&package], &[], &output);
     assert_eq!(

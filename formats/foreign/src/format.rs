@@ -10,7 +10,7 @@ use rpd_rocpd::read::{FileKind, sniff};
 use rpd_rocprofv3::is_rocprofv3_json;
 use rpd_shard::file::FILE_MAGIC;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Format of an input.
@@ -39,8 +39,11 @@ const UNKNOWN: &str = "is not a shard, a RocPD or RPD database, JSON of rocprofv
 /// Returns the format of a file. The error completes a sentence that starts with the path of the file.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
     // Opening a pipe would wait for its writer.
-    if !entry_stat(path).is_ok_and(|found| found.kind == EntryKind::File) {
-        return Err("is not a regular file, or cannot be examined");
+    match entry_stat(path) {
+        Ok(found) if found.kind == EntryKind::File => {}
+        Ok(_) => return Err("is not a regular file"),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err("does not exist"),
+        Err(_) => return Err("cannot be examined"),
     }
     let mut head = [0; FILE_MAGIC.len()];
     let is_shard =

@@ -125,9 +125,6 @@ pub(super) fn listed_files(index: &Path) -> Result<Vec<PathBuf>, Failure> {
         if name.contains(['*', '?', '[']) && !exists(&file) {
             return Err(refuse("is a pattern, which is not expanded; name the databases themselves"));
         }
-        if !exists(&file) {
-            return Err(refuse("does not exist; check the index, or name the databases themselves"));
-        }
         if is_folder(&file) {
             return Err(refuse("is a folder; an index lists databases"));
         }
@@ -217,7 +214,6 @@ mod tests {
             (&format!("{begin}    - *a\n"), "INDEX:4"),
             (&format!("{begin}    - [x]\n"), "INDEX:4"),
             (&format!("{begin}    - a.db\n    - '*.db'\n"), "INDEX:5: *.db is a pattern"),
-            (&format!("{begin}    - a.db\n    - b.db\n"), "INDEX:5: b.db does not exist"),
             ("a: &a [x]\nrocprofiler-sdk: {rocpd: {files: *a}}", "is not the index"),
             (&format!("{begin}    - {}\n", "[".repeat(100)), "is not the index"),
             (&format!("{begin}{}", "    - a\n".repeat(MAX_LISTED + 1)), "is not the index"),
