@@ -40,7 +40,7 @@ pub(crate) fn report_efficiency(
             }
         }
         let is_unmatched = |efficiency: JobEfficiency| efficiency.serialization.is_none();
-        if found.efficiency.or(found.gpu_efficiency).is_none_or(is_unmatched) {
+        if found.efficiency.or(found.gpu_efficiency).is_some_and(is_unmatched) {
             let reason = "less than 95 % of the messages and collectives match";
             unavailable.push(Unavailable::new("efficiency.serialization", reason));
             unavailable.push(Unavailable::new("efficiency.transfer", reason));

@@ -107,7 +107,11 @@ pub(crate) fn no_steps(calls: &RunCalls) -> Unavailable {
 
 /// Describes what is missing in the calls.
 pub(crate) fn missing_reasons(calls: &RunCalls) -> Vec<Unavailable> {
-    calls.unavailable.iter().map(|missing| unavailable_for("waiting", missing, calls)).collect()
+    let subject = |missing: &MissingCalls| match missing {
+        MissingCalls::NoSteps => "steps",
+        _ => "waiting",
+    };
+    calls.unavailable.iter().map(|missing| unavailable_for(subject(missing), missing, calls)).collect()
 }
 
 fn unavailable_for(subject: &'static str, missing: &MissingCalls, calls: &RunCalls) -> Unavailable {
