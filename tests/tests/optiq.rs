@@ -1,11 +1,11 @@
 //! What AMD's viewer and tools need of a merged database and of its package. That row ids of processes follow the ranks
 //! is in `process_order`.
 
-use rpd_tests::harness::{Database, assert_refused, rpd_merge};
+use rpd_tests::harness::{Database, assert_refused, rpd_merge, skip};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd, write_shards};
 use rusqlite::Connection;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Names that contradict the rank of their process or the recorded name.
@@ -196,6 +196,33 @@ fn an_index_that_names_no_databases_is_refused_with_its_line() {
     refused(&["index.yaml", "is not the index of a package"]);
     fs::write(&index, "name: something else\n").unwrap();
     refused(&["rocprofiler-sdk: rocpd: files:"]);
+}
+
+#[test]
+fn an_index_of_another_user_names_files_of_its_own_folder_only() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("an index of another user", "only root can give files away");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let package = folder.path().join("run.rpdb");
+    let files = databases(&package);
+    let elsewhere = folder.path().join("elsewhere.db");
+    fs::rename(&files[1], &elsewhere).unwrap();
+    let index = package.join("index.yaml");
+    let merge = || {
+        let output = folder.path().join("out.db");
+        rpd_merge().args(["--force", "-o"]).arg(output).arg(&package).run()
+    };
+    for outside in ["../elsewhere.db", elsewhere.to_str().unwrap()] {
+        write_index(&index, &[name(&files[0]), outside]);
+        let _ = merge().success();
+        chown(&index, Some(60_001), None).unwrap();
+        assert_refused(&merge(), 4, &["index.yaml:5", "outside of the package of another user"]);
+        fs::remove_file(&index).unwrap();
+    }
+    write_index(&index, &[name(&files[0])]);
+    chown(&index, Some(60_001), None).unwrap();
+    let _ = merge().success();
 }
 
 #[test]
