@@ -26,13 +26,14 @@ function drawCounter(place, counter, { cells, length_ns: lengthNs, lacks_others:
   }
   // Small differences are seen only if the axis does not begin at 0.
   const isFar = least < most && least > most / 2;
-  const start = isFar ? least - (most - least) * 0.1 : Math.min(0, least);
+  const [start, end] = isFar ? [least - (most - least) * 0.1, most] : [Math.min(0, least), Math.max(0, most)];
   const box = element('div', undefined, 'plot');
   place.append(box);
   box.append(plotLegend(undefined, curves));
   const label = `${counter.counter} of ${counter.owner}`;
-  const isShort = ['%', 'B', 'B/s'].includes(unit);
-  const { svg, y } = plotFrame(box, label, [start, Math.max(most, start)], (tick) => shownValue(tick, isShort ? unit : ''));
+  const areSizes = ['B', 'B/s'].includes(unit);
+  const shownUnit = areSizes || unit === '%' ? unit : '';
+  const { svg, y } = plotFrame(box, label, [start, end], (tick) => shownValue(tick, shownUnit), areSizes);
   const x = (cell) => left + ((width - left - right) * cell) / cells;
   for (const { style, values } of curves) {
     svg.append(shape('path', { d: stairs(values, x, y), class: `curve ${style}` }));

@@ -10,21 +10,21 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// Returns round numbers between two.
-function ticksBetween(least, most, count) {
+// Returns round numbers between two; powers of two apart, if they are sizes.
+function ticksBetween(least, most, count, areSizes = false) {
   const raw = (most - least) / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((found) => found >= raw);
+  const step = areSizes ? 2 ** Math.ceil(Math.log2(raw)) : [1, 2, 5, 10].map((factor) => factor * power).find((found) => found >= raw);
   const ticks = [];
   for (let tick = Math.ceil(least / step) * step; tick <= most; tick += step) ticks.push(tick);
   return ticks;
 }
 
-function plotFrame(place, label, [least, most], format) {
+function plotFrame(place, label, [least, most], format, areSizes = false) {
   const { width, height, left, right, top, bottom } = PLOT;
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label });
   const y = (value) => top + (height - top - bottom) * (1 - (value - least) / (most - least || 1));
-  for (const tick of ticksBetween(least, most, 4)) {
+  for (const tick of ticksBetween(least, most, 4, areSizes)) {
     svg.append(shape('line', { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: 'grid' }));
     svg.append(shape('text', { x: left - 8, y: y(tick) + 4, 'text-anchor': 'end' }, format(tick)));
   }
