@@ -16,8 +16,8 @@
 //! | `X` kernel, gpu_memset | event, dispatch on agent, queue and stream. A memset is a dispatch of a kernel with its name. Sizes of grid and block are those of the file. Missing sizes are 0, and `$.rpd.no_grid` or `$.rpd.no_workgroup` of the dispatch's extdata is true |
 //! | `X` gpu_memcpy | event, memory copy. Its name is an arg `name`, and `$.name` of its extdata |
 //! | `X` gpu_user_annotation | event, region on a thread that represents the stream |
-//! | `i` `[memory]`, `C` | event, sample, and a counter value for each number (for `[memory]` only the totals) |
-//! | `i` other | event with `$.message`, sample on a track of its thread with the name of its category |
+//! | `C` | event, sample, and a counter value for each number |
+//! | `i` | event with `$.message`, sample on a track of its thread with the name of its category; for `[memory]` also counter values of the totals |
 //! | `X` Operator, Runtime, Kernel, Memcpy, Memset of old releases | as cpu_op, cuda_runtime, kernel, gpu_memcpy, gpu_memset |
 //! | `s`, `f` ac2g, async_gpu, async launch | no row: the correlation is the stack id of call and kernel |
 //! | `s`, `f` fwdbwd, others | an arg of the event where they start or end: type `flow start` or `flow end`, value the id |

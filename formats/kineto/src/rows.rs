@@ -278,20 +278,21 @@ impl<'s> EventRows<'s> {
         if self.known.threads.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
             self.known.threads.pid = event.pid.number();
         }
-        if event.name == MEMORY {
-            return self.memory(event, time);
-        }
         let thread = self.known.threads.of(event.pid, event.tid, false)?;
         let category = self.category(event)?;
         let track = self.track(Some(thread), category)?;
         let name = unescape(event.name);
         let key = self.event(event, category, None, Some(&name))?;
         self.sample(track, time, key)?;
+        if event.name == MEMORY {
+            self.memory(event, key)?;
+        }
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
         Ok(())
     }
 
-    fn memory(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<(), RowError> {
+    /// Writes the totals of an allocation as counter values.
+    fn memory(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
         let mut device = (HOST, 0);
         let mut values = [None; MEMORY_COUNTERS.len()];
         for (name, value) in members(event.args.all.unwrap_or_default()) {
@@ -307,7 +308,6 @@ impl<'s> EventRows<'s> {
             }
         }
         let gpu = (device.0 != HOST).then_some(device.1.max(0));
-        let key = self.sample_of_counters(event, time)?;
         for (symbol, value) in MEMORY_COUNTERS.iter().zip(values) {
             let Some(value) = value else { continue };
             let name = [b"memory.", *symbol].concat();

@@ -257,6 +257,13 @@ fn memory_and_counters_are_values_and_moments_are_samples() {
         expected.map(|(name, arch, value)| (name.into(), arch.into(), OwnedValue::Real(value)))
     );
     let samples = contents.rows(rocpd::SAMPLE);
+    let first = contents.referred(&samples[0], "event_id", rocpd::EVENT);
+    assert_eq!(
+        (json(first)["message"].as_str(), json(first)["args"]["Bytes"].as_i64()),
+        (Some("[memory]"), Some(-512))
+    );
+    let track = contents.referred(&samples[0], "track_id", rocpd::TRACK);
+    assert_eq!(int(contents.referred(track, "tid", rocpd::INFO_THREAD), "tid"), 71);
     let last = contents.referred(&samples[2], "event_id", rocpd::EVENT);
     assert_eq!(json(last)["message"], "Record Window \"End\"");
 }
