@@ -81,14 +81,16 @@ impl PageFacts {
     }
 
     /// Adds what each rank does over time, with a table of it.
-    pub(super) fn add_heat_map(&mut self, map: &HeatMap, groups: &ProcessGroups) {
+    /// Its times count from `origin`, ns in job time.
+    pub(super) fn add_heat_map(&mut self, map: &HeatMap, groups: &ProcessGroups, origin: i64) {
         let (start_ns, length_ns) = map.start_and_length();
+        let from_ns = start_ns.saturating_sub(origin);
         let dominating = self.packed.bytes(&map.dominating());
         let waiting = self.packed.bytes(&map.waiting_percent());
         self.insert(
             "heat",
             json!({
-                "start_ns": start_ns, "length_ns": length_ns, "cells": map.cells(), "has_gpus": map.has_gpus(),
+                "from_ns": from_ns, "length_ns": length_ns, "cells": map.cells(), "has_gpus": map.has_gpus(),
                 "dominating": dominating, "waiting": waiting,
             }),
         );

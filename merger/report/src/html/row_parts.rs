@@ -24,6 +24,8 @@ use rpd_console::Failure;
 #[derive(Debug)]
 pub(super) struct RowParts {
     groups: ProcessGroups,
+    /// Time of the first event of the run, ns in job time.
+    origin: i64,
     /// First and last time of the rows in the window, ns in job time; only on rank 0.
     span: Option<(i64, i64)>,
     /// Without rows, there is no map.
@@ -55,6 +57,7 @@ impl RowParts {
         drop(rows);
         Ok(RowParts {
             groups,
+            origin: run.extent.map_or(0, |(first, _)| first),
             span,
             heat_map,
             ranks,
@@ -80,7 +83,7 @@ impl RowParts {
         facts.add_named(&named);
         if let Some(map) = &mut self.heat_map {
             map.add_waiting(found, &self.groups);
-            facts.add_heat_map(map, &self.groups);
+            facts.add_heat_map(map, &self.groups, self.origin);
         }
         facts.add_steps(run, found, &named);
         facts.add_blame(found, &named)?;
@@ -101,6 +104,6 @@ impl RowParts {
     pub(super) fn counter_request(&self, named: &NamedRanks) -> Option<CounterRequest> {
         let (rank, span) = (*named.ranks.first()?, self.span?);
         let group = self.groups.groups.iter().find(|group| group.rank == Some(rank))?;
-        Some(CounterRequest { rank, host: group.host.clone(), span })
+        Some(CounterRequest { rank, host: group.host.clone(), origin: self.origin, span })
     }
 }

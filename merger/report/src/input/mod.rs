@@ -136,7 +136,7 @@ fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) ->
             if found.0.is_some_and(|from| from > end) {
                 let length = shown_time(end.saturating_sub(start));
                 return Err(Failure::usage(format!(
-                    "--window begins after the end of the run, which takes {length}"
+                    "--window begins after the end of the run, {length} after its first event"
                 )));
             }
             found
@@ -147,8 +147,10 @@ fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) ->
         let mut processes = (0..).zip(&run.processes);
         processes.any(|(place, process)| process.info.rank.is_some() && is_used(place))
     };
-    let lacks_ranks =
-        common.ranks.is_some() && has_ranks(&|_| true) && !has_ranks(&|place| selection.contains(place));
+    if common.ranks.is_some() && !has_ranks(&|_| true) {
+        return Err(Failure::usage("--ranks: no rank is known in the run; omit --ranks"));
+    }
+    let lacks_ranks = common.ranks.is_some() && !has_ranks(&|place| selection.contains(place));
     if selection.is_empty() || lacks_ranks {
         let hosts: BTreeSet<&str> = run.processes.iter().map(|process| process.info.host.as_str()).collect();
         let hosts: Vec<&str> = hosts.into_iter().take(16).collect();

@@ -261,7 +261,7 @@ pub(crate) enum OutputFormat {
 /// Options of all subcommands.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct CommonArgs {
-    /// Format of the output
+    /// Format of the output; not for html
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) format: OutputFormat,
     /// Report this part only: seconds after the first event of the run, or times like 2025-06-01T12:00:00Z; 10..20, 10..,
@@ -277,7 +277,8 @@ pub(crate) struct CommonArgs {
     /// Ranges of this name mark the steps; tables have only rows that start within them on their process
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) step: Option<String>,
-    /// Rows of a table, or of each rank or node; 0 for all [default: 40 as text or Markdown, all otherwise]
+    /// Rows of a table, or of each rank or node; 0 for all [default: 40 as text or Markdown, 2,000 in a page, all
+    /// otherwise]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) top: Option<usize>,
     /// Fail with exit code 3 if a rank, a block or a row of the run is missing

@@ -1,7 +1,7 @@
 // Plots of counters over the run.
 
 // Draws a counter of the named rank, and the median of the others if there are some. Cells without a value stay empty.
-function drawCounter(place, counter, { cells, length_ns: lengthNs, lacks_others: lacksOthers }, means, medians) {
+function drawCounter(place, counter, { cells, from_ns: fromNs, length_ns: lengthNs, lacks_others: lacksOthers }, means, medians) {
   const { width, height, left, right } = PLOT;
   const { noun, unit, others } = counter;
   place.append(element('h3', unit ? `${counter.counter} (${unit})` : counter.counter));
@@ -38,10 +38,10 @@ function drawCounter(place, counter, { cells, length_ns: lengthNs, lacks_others:
   for (const { style, values } of curves) {
     svg.append(shape('path', { d: stairs(values, x, y), class: `curve ${style}` }));
   }
-  for (const tick of ticksBetween(0, lengthNs, 8)) {
-    svg.append(shape('text', { x: x((tick / lengthNs) * cells), y: height - 8, 'text-anchor': 'middle' }, shownTime(tick)));
+  for (const tick of ticksBetween(fromNs, fromNs + lengthNs, 8)) {
+    svg.append(shape('text', { x: x(((tick - fromNs) / lengthNs) * cells), y: height - 8, 'text-anchor': 'middle' }, shownTime(tick)));
   }
-  const bound = (cell) => shownTime((lengthNs * cell) / cells);
+  const bound = (cell) => shownTime(fromNs + (lengthNs * cell) / cells);
   addReadout(box, svg, { x: (cell) => x(cell + 0.5), y, count: cells }, (cell) => {
     const parts = [...curves].reverse().map(({ title, values }) => `${title} ${shownValue(values[cell], unit)}`);
     return `${bound(cell)} to ${bound(cell + 1)}: ${parts.join('; ')}`;

@@ -275,7 +275,7 @@ class HeatMap {
       const x = GUTTER + (mapWidth * tick) / ticks;
       context.fillRect(Math.min(x, width - 1), mapHeight, 1, 4);
       context.textAlign = tick === 0 ? 'left' : tick === ticks ? 'right' : 'center';
-      context.fillText(shownTime((this.heat.length_ns * tick) / ticks), x, mapHeight + 6);
+      context.fillText(shownTime(this.heat.from_ns + (this.heat.length_ns * tick) / ticks), x, mapHeight + 6);
     }
   }
 
@@ -311,7 +311,7 @@ class HeatMap {
     const { row: place, cell } = this.cursor;
     const row = this.rows[place];
     const { activity, waiting, share } = this.cellOf(row.from, row.to, cell, cell + 1);
-    const bound = (number) => shownTime((this.heat.length_ns * number) / this.heat.cells);
+    const bound = (number) => shownTime(this.heat.from_ns + (this.heat.length_ns * number) / this.heat.cells);
     const texts = ['computing', 'waiting', 'communicating', 'copying', 'with an idle GPU'];
     const isNode = row.to - row.from > 1;
     const what = isNode ? `${row.node.host}, ${grouped(row.to - row.from)} ranks` : `${this.rankLabel(row.from)} on ${row.node.host}`;

@@ -65,7 +65,7 @@ function showTime(facts) {
     ? 'Kernels count as computing even if a call waits meanwhile; a rank that has a GPU and does nothing recorded has an idle GPU.'
     : 'A rank computes outside of the calls that are recorded. Copies and idle GPUs are not recorded: rpd-collect --backend.';
   const waiting = facts.no_calls ? ` Waiting is not known: ${facts.no_calls.replace(/^waiting: /, '')}.` : ' In a call, a rank waits first and then communicates; how long, follows from the analysis.';
-  document.getElementById('time-explained').textContent = `Each row is a rank, or a folded node; each cell is ${shownTime(facts.heat.length_ns / facts.heat.cells)}. ${rest}${waiting}`;
+  document.getElementById('time-explained').textContent = `Each row is a rank, or a folded node; each cell is ${shownTime(facts.heat.length_ns / facts.heat.cells)}. Times count from the first event of the run, counters included. ${rest}${waiting}`;
   facts.heat.knows_waiting = !facts.no_calls;
   heatMap = new HeatMap(facts.heat, facts.tables.time, facts.texts, facts.named.is_finding ? facts.named.ranks : []);
 }

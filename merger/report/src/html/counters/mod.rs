@@ -51,6 +51,8 @@ const POINT_COLUMNS: [(&str, &str); 6] = [
 pub(super) struct CounterRequest {
     pub(super) rank: u32,
     pub(super) host: String,
+    /// Time of the first event of the run, ns in job time. Shown times count from it.
+    pub(super) origin: i64,
     /// First and last time, ns in job time.
     pub(super) span: (i64, i64),
 }
@@ -138,7 +140,7 @@ impl NamedCounters {
 
     /// Returns what the page's script gets.
     pub(super) fn json(&self) -> Json {
-        let (start, end) = self.request.span;
+        let CounterRequest { origin, span: (start, end), .. } = self.request;
         let shown = self.chosen.iter().map(|counter| {
             json!({
                 "counter": one_line(&counter.kind.name),
@@ -149,7 +151,8 @@ impl NamedCounters {
             })
         });
         json!({
-            "rank": self.request.rank, "cells": self.cells, "length_ns": end.saturating_sub(start),
+            "rank": self.request.rank, "cells": self.cells, "from_ns": start.saturating_sub(origin),
+            "length_ns": end.saturating_sub(start),
             "are_gpus_known": self.are_gpus_known, "lacks_others": self.lacks_others,
             "compared": self.is_cut.then_some(MAX_UNIT_COUNTERS),
             "shown": shown.collect::<Vec<_>>(),
@@ -177,7 +180,8 @@ impl NamedCounters {
     /// Returns the points of all counters, one after another.
     pub(super) fn points_table(&self) -> ReportTable {
         let mut table = ReportTable::new("counter_points", &POINT_COLUMNS);
-        let (start, end) = self.request.span;
+        let CounterRequest { origin, span: (start, end), .. } = self.request;
+        let first = i128::from(start) - i128::from(origin);
         let length = i128::from(end) - i128::from(start);
         let amount =
             |value: Option<&f64>| Cell::known(value.copied().filter(|value| value.is_finite()), Cell::Amount);
@@ -187,7 +191,7 @@ impl NamedCounters {
                 let row = vec![
                     Cell::Text(counter.kind.name.clone()),
                     Cell::Text(owner.clone()),
-                    Cell::sum(length * cell as i128 / self.cells.max(1) as i128),
+                    Cell::sum(first + length * cell as i128 / self.cells.max(1) as i128),
                     amount(points.own.get(cell)),
                     amount(points.median.get(cell)),
                     Cell::Text(counter.kind.unit.clone()),
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn points_are_listed_counter_by_counter() {
-        let request = CounterRequest { rank: 3, host: "n0".to_owned(), span: (1_000, 2_000) };
+        let request = CounterRequest { rank: 3, host: "n0".to_owned(), origin: 900, span: (1_000, 2_000) };
         let chosen = |name: &str, others: usize| ChosenCounter {
             kind: CounterKind::new(name, "%", CounterScope::Node),
             owner: CounterOwner { host: "n0".to_owned(), rank: None, device: String::new(), pci: None },
@@ -245,8 +249,8 @@ mod tests {
         };
         let rows = counters.points_table().rows;
         assert_eq!(rows.len(), 4);
-        assert_eq!(rows[1][2..5], [Cell::Nanoseconds(500), Cell::Unknown, Cell::Amount(4.0)]);
-        assert_eq!(rows[2][2..5], [Cell::Nanoseconds(0), Cell::Amount(5.0), Cell::Unknown]);
+        assert_eq!(rows[1][2..5], [Cell::Nanoseconds(600), Cell::Unknown, Cell::Amount(4.0)]);
+        assert_eq!(rows[2][2..5], [Cell::Nanoseconds(100), Cell::Amount(5.0), Cell::Unknown]);
         let means = counters.table().rows;
         assert_eq!((&means[0][6], &means[1][6]), (&Cell::Ratio(0.5), &Cell::Unknown));
         let json = counters.json();
