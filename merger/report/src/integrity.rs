@@ -214,7 +214,8 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
         }
     }
     if let Some(count @ 1..) = tag(UNREADABLE_SHARDS).as_u64() {
-        let (finding, reason) = ("unreadable shards".to_owned(), "they were skipped".to_owned());
+        let finding = if count == 1 { "unreadable input" } else { "unreadable inputs" }.to_owned();
+        let reason = "left out of the merge".to_owned();
         found.push(Finding {
             finding,
             count: Some(count),

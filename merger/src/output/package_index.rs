@@ -27,7 +27,7 @@ pub(crate) fn check_place(output: &Path, force: bool) -> Result<(), Failure> {
     let own = index_text(output)?;
     // One more byte shows whether the file is longer.
     let found = read_head(&index, own.len() as u64 + 1).map_err(|error| Failure::write(&index, &error))?;
-    let refuse = |problem: &str| Err(Failure::output(format!("--package {}: {problem}", index.display())));
+    let refuse = |problem: &str| Err(Failure::output(format!("--package: {} {problem}", index.display())));
     if !found.starts_with(BEGINNING.as_bytes()) {
         return refuse("is there already, and rpd-merge did not write it; choose another folder with -o");
     }

@@ -12,7 +12,7 @@ use rpd_files::{
 use rpd_foreign::{Format, format_of};
 use rpd_shard::file::is_folder_of_ranks;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +90,8 @@ pub(super) fn search(
     let mut files: Vec<(PathBuf, bool)> = Vec::new();
     let mut passed_over: Vec<(PathBuf, String)> = Vec::new();
     let (mut folders, mut searched) = (Vec::new(), Vec::new());
+    // Where an index of a package lists a file.
+    let mut listed_at: HashMap<PathBuf, String> = HashMap::new();
     for input in inputs {
         if !is_text(input) {
             return Err(Failure::input(not_text(input)));
@@ -97,7 +99,10 @@ pub(super) fn search(
         let kind = fs::metadata(input)
             .map_err(|e| Failure::input(format!("cannot read {}: {e}; check the path", input.display())))?;
         if let Some(index) = package::index_of(input, kind.is_dir()) {
-            files.extend(package::listed_files(&index)?.into_iter().map(|file| (file, true)));
+            for (file, place) in package::listed_files(&index)? {
+                listed_at.entry(file.clone()).or_insert(place);
+                files.push((file, true));
+            }
             continue;
         }
         if !kind.is_dir() {
@@ -137,7 +142,10 @@ pub(super) fn search(
     let listed = |(path, named): (PathBuf, bool)| {
         let format = format_of(&path).map_err(|reason| match refused(&path) {
             Some(refused) => format!("{} is not read: {refused}", path_text(&path)),
-            None => format!("{} {reason}", path_text(&path)),
+            None => match listed_at.get(&path) {
+                Some(place) => format!("{} {reason} ({place} lists it)", path_text(&path)),
+                None => format!("{} {reason}", path_text(&path)),
+            },
         });
         ListedFile { path, format, named, origin: None }
     };

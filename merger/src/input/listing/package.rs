@@ -9,7 +9,7 @@ use rpd_console::Failure;
 use rpd_files::{effective_uid, entry_stat, open_input};
 use serde::Deserialize;
 use serde::de::{Error as _, SeqAccess, Visitor};
-use serde_saphyr::{Options, Spanned, budget, options};
+use serde_saphyr::{Error, Options, Spanned, budget, options};
 use std::fmt;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -94,11 +94,11 @@ pub(super) fn index_of(input: &Path, is_folder: bool) -> Option<PathBuf> {
     }
 }
 
-/// Returns the databases that an index lists.
+/// Returns the databases that an index lists, each with the place at which it does.
 ///
 /// # Errors
 /// [`Failure::input`], if the index is not one, is too large, or names a file that it may not name.
-pub(super) fn listed_files(index: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn listed_files(index: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     let folder = match index.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -109,10 +109,8 @@ pub(super) fn listed_files(index: &Path) -> Result<Vec<PathBuf>, Failure> {
     let is_trusted = [0, effective_uid()].contains(&stat.owner);
     let mut files = Vec::with_capacity(names.len());
     for (line, name) in names {
-        let refuse = |problem: &str| {
-            let place = if line > 0 { format!("{}:{line}", path_text(index)) } else { path_text(index) };
-            Failure::input(format!("{place}: {} {problem}", quoted(&name)))
-        };
+        let place = if line > 0 { format!("{}:{line}", path_text(index)) } else { path_text(index) };
+        let refuse = |problem: &str| Failure::input(format!("{place}: {} {problem}", quoted(&name)));
         if name.is_empty() {
             return Err(refuse("is no name of a database; name the databases themselves"));
         }
@@ -128,7 +126,7 @@ pub(super) fn listed_files(index: &Path) -> Result<Vec<PathBuf>, Failure> {
         if is_folder(&file) {
             return Err(refuse("is a folder; an index lists databases"));
         }
-        files.push(file);
+        files.push((file, place));
     }
     Ok(files)
 }
@@ -149,15 +147,21 @@ fn names(index: &Path) -> Result<Vec<(u64, String)>, Failure> {
         serde_saphyr::from_slice_with_options(&bytes, limits()).map_err(|error| {
             let line = error.location().map_or(String::new(), |location| format!(":{}", location.line()));
             let path = path_text(index);
+            let why = match error.without_snippet() {
+                Error::Budget { .. } => {
+                    "it has aliases, anchors, several documents, or more parts than an index needs".to_owned()
+                }
+                error => quoted(&error.to_string()),
+            };
             Failure::input(format!(
-                "{path}{line}: is not the index of a package ({}); name the databases themselves",
-                quoted(&error.to_string())
+                "{path}{line}: is not the index of a package: {why}; name the databases themselves"
             ))
         })?;
     let listed = parsed.and_then(|index| index.sdk?.rocpd?.files).map(|names| names.0);
     match listed {
-        Some(names) if !names.is_empty() => Ok(names),
-        _ => Err(refuse(NO_LIST)),
+        Some(names) if names.is_empty() => Err(refuse("lists no databases")),
+        Some(names) => Ok(names),
+        None => Err(refuse(NO_LIST)),
     }
 }
 
@@ -199,8 +203,10 @@ mod tests {
         assert_eq!(read(many, names), Ok(listed.to_vec()));
         let one = "rocprofiler-sdk: {rocpd: {files: a.db}}";
         assert_eq!(read(one, names), Ok(vec![(0, "a.db".to_owned())]));
-        let files = read(one, |index| Ok((listed_files(index)?, index.with_file_name("a.db")))).unwrap();
-        assert_eq!(files.0, [files.1]);
+        let (files, expected) =
+            read(one, |index| Ok((listed_files(index)?, (index.with_file_name("a.db"), path_text(index)))))
+                .unwrap();
+        assert_eq!(files, [expected]);
     }
 
     #[test]
@@ -210,13 +216,13 @@ mod tests {
             ("", "has no list of databases"),
             ("a: 1", "has no list of databases"),
             ("rocprofiler-sdk: {rocpd: {files: ''}}", "is no name"),
-            ("rocprofiler-sdk: {rocpd: {files: []}}", "has no list"),
+            ("rocprofiler-sdk: {rocpd: {files: []}}", "lists no databases"),
             (&format!("{begin}    - *a\n"), "INDEX:4"),
             (&format!("{begin}    - [x]\n"), "INDEX:4"),
             (&format!("{begin}    - a.db\n    - '*.db'\n"), "INDEX:5: *.db is a pattern"),
             ("a: &a [x]\nrocprofiler-sdk: {rocpd: {files: *a}}", "is not the index"),
             (&format!("{begin}    - {}\n", "[".repeat(100)), "is not the index"),
-            (&format!("{begin}{}", "    - a\n".repeat(MAX_LISTED + 1)), "is not the index"),
+            (&format!("{begin}{}", "    - a\n".repeat(MAX_LISTED + 1)), "more than 10000 databases"),
             (&" ".repeat(MAX_INDEX_BYTES as usize + 1), "larger than 1 MiB"),
         ] {
             let error = read(yaml, listed_files).unwrap_err();
