@@ -21,7 +21,7 @@ const MAX_SIGNAL_NAME: usize = 16;
 /// A process of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessIdentity {
-    /// Name: `rank 3 (node07)`, `rank 3 worker (node07)`, or `node07` for the system metrics of a node.
+    /// Name: `rank 3 (node07)`, `rank 3 worker (node07)`, or `node node07` for the system metrics of a node.
     pub name: String,
     /// Sort key among all processes of the job.
     pub order: (u32, u32, i64),
@@ -33,6 +33,13 @@ pub struct ProcessIdentity {
     pub rank: Option<u32>,
     /// Key of its row in `rocpd_info_process`; 0 for rows that no process claims.
     pub id: i64,
+}
+
+impl ProcessIdentity {
+    /// Returns whether the input does not name the host, so that its name was generated.
+    pub fn lacks_host(&self) -> bool {
+        is_generated(&self.host)
+    }
 }
 
 /// A process of the job, and the rows that it claims.
@@ -87,7 +94,7 @@ pub(crate) fn read_processes(
             };
             let name = match rank {
                 _ if is_node && host.is_empty() => "node".to_owned(),
-                _ if is_node => host.clone(),
+                _ if is_node => format!("node {host}"),
                 Some(rank) if is_worker => format!("rank {rank} worker{place}"),
                 Some(rank) => format!("rank {rank}{place}"),
                 None => format!("process {pid}{place}"),

@@ -60,10 +60,11 @@ impl<'a> DescribedTracks<'a> {
         if std::mem::replace(last, self.file) == self.file {
             return None;
         }
+        let host = if found.lacks_host() { "an unknown host" } else { &found.host };
         let description = match found.id {
             // Rows that no process claims.
-            0 => format!("on {}", found.host),
-            _ => format!("process {} on {}", found.pid, found.host),
+            0 => format!("on {host}"),
+            _ => format!("process {} on {host}", found.pid),
         };
         Some((found, description))
     }

@@ -33,8 +33,8 @@ pub(super) fn startup_commands<'a>(lists: impl IntoIterator<Item = &'a str>) -> 
     let copy = |pattern: String| command("dev.perfetto.CopyTracksToWorkspaceByRegex", &[&pattern, WORKSPACE]);
     let mut commands = vec![copy(format!("^{NOTE_TRACK}$"))];
     commands.extend(ranks.iter().map(|rank| copy(format!("^rank {rank} (worker )?\\("))));
-    // Processes without a rank follow.
-    commands.push(copy("^process \\d".to_owned()));
+    // Processes without a rank, and those with the counters of nodes, follow. The number keeps threads called node apart.
+    commands.extend(["^process \\d", "^node \\S+ \\d"].map(|pattern| copy(pattern.to_owned())));
     commands.push(command("dev.perfetto.SwitchWorkspace", &[WORKSPACE]));
     Some(escape(&Value::Array(commands).to_string()))
 }

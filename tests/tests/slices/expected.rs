@@ -46,7 +46,7 @@ const RECORDED: &str = "iif(json_type(extdata, '$.rpd.recorded_name') IS NULL, n
 /// The names of tracks by process and thread, and all rows with a time in one table.
 const PREPARE: &str = r#"
 CREATE TEMP TABLE process AS SELECT p.id, CASE
-    WHEN p.command GLOB 'rpd-collect: system metrics of *' THEN n.hostname
+    WHEN p.command GLOB 'rpd-collect: system metrics of *' THEN 'node ' || n.hostname
     WHEN json_extract(p.extdata, '$.rpd.rank') IS NULL THEN 'process ' || p.pid || ' (' || n.shown || ')'
     ELSE 'rank ' || json_extract(p.extdata, '$.rpd.rank')
         || iif(json_extract(p.extdata, '$.rpd.worker'), ' worker', '') || ' (' || n.shown || ')' END AS name
