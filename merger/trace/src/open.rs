@@ -65,8 +65,8 @@ impl WrittenTrace {
         Ok(())
     }
 
-    /// Returns the trace at a path: a file with the name of a trace, or a folder with an index. Returns `None`
-    /// if there is none.
+    /// Returns the trace at a path: a file with the name of a trace or written as one, or a folder with an index. Returns
+    /// `None` if there is none.
     pub fn at(path: &Path) -> Result<Option<WrittenTrace>, Failure> {
         if path.ends_with(INDEX) && !path.is_dir() {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -75,7 +75,8 @@ impl WrittenTrace {
         if !path.is_dir() {
             let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
             let is_named_so = name.and_then(|name| name.to_str()).is_some_and(|name| is_trace(folder, name));
-            return if is_named_so { WrittenTrace::of(path).map(Some) } else { Ok(None) };
+            let is_trace = is_named_so || TraceFormat::is_ours(path);
+            return if is_trace { WrittenTrace::of(path).map(Some) } else { Ok(None) };
         }
         let index = path.join(INDEX);
         let Ok(file) = open_input(&index) else { return Ok(None) };
