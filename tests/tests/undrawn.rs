@@ -172,9 +172,30 @@ fn collectives_of_the_pytorch_profiler_are_connected_from_rank_to_rank() {
     }
 }
 
+#[test]
+fn arrows_of_collectives_that_files_cut_are_counted() {
+    let place = Place::of(&[collectives(0), collectives(1)]);
+    // A file has 1.5 us, and rank 1 calls 1 us after rank 0.
+    let (folder, index, _) = place.drawn(&["--split-by-time", "15"]);
+    let files = index["files"].as_array().unwrap();
+    let traces: Vec<PathBuf> = files.iter().map(|file| folder.join(file["name"].as_str().unwrap())).collect();
+    let cut = |key: &str| index["not_drawn"][key].as_u64().unwrap_or(0);
+    let cut = cut("arrow of collectives between calls in two files: not drawn")
+        + cut("arrows of collectives between calls in two files: not drawn");
+    for processor in TraceProcessor::all("cut arrows of collectives") {
+        let kept: u64 = processor
+            .each(&traces, ["SELECT count(*) FROM flow"])
+            .into_iter()
+            .map(|[flows]| flows[0][0].as_u64().unwrap())
+            .sum();
+        assert!(kept > 0 && cut > 0, "{kept} {cut}");
+        assert_eq!(kept + cut, 3, "{}", processor.version());
+    }
+}
+
 /// The note on a file.
 const NOTE: &str = "SELECT s.name, s.ts, s.ts + s.dur, extract_arg(s.arg_set_id, 'debug.ranks'),
-    extract_arg(s.arg_set_id, 'debug.run'), extract_arg(s.arg_set_id, 'debug.not drawn, or drawn otherwise than merged'),
+    extract_arg(s.arg_set_id, 'debug.run'), extract_arg(s.arg_set_id, 'debug.not drawn in any file, or drawn otherwise than merged'),
     extract_arg(s.arg_set_id, 'debug.left out by options')
     FROM slice s JOIN track t ON t.id = s.track_id WHERE t.name = 'this file' AND s.category = 'rpd_file'";
 

@@ -55,6 +55,9 @@ pub(crate) const FIRST_UNIT_FLOW: u64 = 1 << UNIT_FLOW_SHIFT;
 /// differ little; with hashes, a compressed file would be half as large again.
 pub(crate) const UNIT_FLOW_SHIFT: u32 = 40;
 
+/// Bit that is set in the numbers of flows through collectives.
+pub(crate) const COLLECTIVE_BIT: u64 = 1 << 63;
+
 /// One end of a flow, with the number of the flow, which is unique in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowEnd {
@@ -318,6 +321,17 @@ impl TraceSelection {
         !self.exclude.contains(&kind)
     }
 
+    /// Returns warnings about excluded categories that no row has. `matched` has a bit for each of the first 64 exclusions.
+    pub(crate) fn unmatched_categories(&self, matched: u64) -> impl Iterator<Item = String> {
+        let excluded = (0..u64::BITS).zip(&self.exclude);
+        excluded.filter_map(move |(place, what)| match what {
+            ItemExclusion::Category(name) if matched >> place & 1 == 0 => Some(format!(
+                "--exclude category={name} leaves out nothing: no row that would be drawn has it"
+            )),
+            _ => None,
+        })
+    }
+
     /// Returns the words of the excluded kinds, as `--exclude` takes them.
     pub(crate) fn left_out(&self) -> Vec<String> {
         let mut words: Vec<String> = self.exclude.iter().map(ItemExclusion::word).collect();
@@ -399,6 +413,8 @@ pub struct UnitFacts {
     pub(crate) tables: [TableFacts; DRAWN_TABLES.len()],
     /// Items that were passed on.
     pub items: EventCounts,
+    /// Exclusions by category that apply to a row, as bits by their places in the selection; those beyond 64 are not kept.
+    pub(crate) matched_exclusions: u64,
     /// Args that are ends of flows, if flows are not requested. They are also rows of `rocpd_arg`.
     pub flow_ends_left_out: u64,
     /// Args in the extdata of events, if args are not requested.
@@ -451,6 +467,7 @@ impl UnitFacts {
             sum.duration += more.duration;
         }
         self.items.add(&other.items);
+        self.matched_exclusions |= other.matched_exclusions;
         self.flow_ends_left_out += other.flow_ends_left_out;
         self.extdata_args_left_out += other.extdata_args_left_out;
         self.launch_flows += other.launch_flows;

@@ -7,6 +7,7 @@
 //! `draw` turns rows of the database into items (`item`); the trace writers do not depend on the tables.
 
 mod chrome;
+mod collective_arrows;
 mod compressed_pieces;
 mod described_tracks;
 mod draw;
@@ -78,6 +79,7 @@ pub fn draw_trace(
     let undrawn_times = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
     let times = units.gather_times(comm, undrawn_times)?;
     let histogram = gather_histogram(comm, histogram)?;
+    check_ranks(&rows).map_err(|failure| shared_failure(comm, failure))?;
     let messages = MessageArrows::find(comm, &mut rows, &units, memory)?;
 
     // 2. The run is divided into time slices.
@@ -91,7 +93,7 @@ pub fn draw_trace(
     let mut windows = cutter.first_slices();
 
     // 3. Items are encoded as pieces of files of then known lengths.
-    let (frame, encoded, parts) = loop {
+    let (frame, mut encoded, parts) = loop {
         let frame = FileFrame { format, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", units.bytes());
         let encoded = agree_on_result(
@@ -114,7 +116,9 @@ pub fn draw_trace(
     let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
     outcome.warnings = warnings(&rows);
     outcome.warnings.extend(messages.warning());
+    outcome.warnings.extend(request.selection.unmatched_categories(facts.matched_exclusions));
     messages.count_not_drawn(comm, &frame.windows, &mut outcome.not_drawn)?;
+    outcome.note_cut_collectives(encoded.take_collectives().count_cut(comm)?);
     outcome.left_out = request.selection.left_out();
     outcome.note_empty_trace();
     outcome.note_empty_files(request.split, &parts, |number| output.target().name(number, count));
@@ -158,17 +162,28 @@ fn gather_histogram(comm: &impl Comm, own: TimeHistogram) -> Result<TimeHistogra
     broadcast_result(comm, || Ok(sum))
 }
 
+/// Fails if the job has none of the selected ranks.
+fn check_ranks(rows: &JobRows) -> Result<(), Failure> {
+    if !rows.selects_unknown_ranks_only() {
+        return Ok(());
+    }
+    let (ranks, selected) = (rows.run().ranks(), rank_list(&rows.unknown_ranks()));
+    Err(Failure::usage(match ranks.is_empty() {
+        true => format!("--ranks {selected}: no rank is known in the job; omit --ranks"),
+        false => {
+            format!("--ranks {selected}: the job does not have them; it has ranks {}", rank_ranges(&ranks))
+        }
+    }))
+}
+
 /// Returns warnings about selected ranks that are not in the job.
 fn warnings(rows: &JobRows) -> Vec<String> {
     let unknown = rows.unknown_ranks();
     if unknown.is_empty() {
         return Vec::new();
     }
-    let known = match rows.run().ranks() {
-        known if known.is_empty() => "no rank is known in it".to_owned(),
-        known => format!("it has {}", rank_ranges(&known)),
-    };
-    vec![format!("--ranks {}: nothing of them is in the job; {known}", rank_list(&unknown))]
+    let known = rank_ranges(&rows.run().ranks());
+    vec![format!("--ranks {}: the job does not have them; it has ranks {known}", rank_list(&unknown))]
 }
 
 /// Returns the part of the run that is drawn, as a single time slice.

@@ -117,6 +117,22 @@ impl TraceOutcome {
         ));
     }
 
+    /// Counts the arrows of collectives that the borders of files cut; `None` if these are too many to be counted.
+    pub(super) fn note_cut_collectives(&mut self, cut: Option<u64>) {
+        match cut {
+            Some(0) => {}
+            Some(cut) => {
+                let arrows = noun(cut, "arrow");
+                let why = format!("{arrows} of collectives between calls in two files{NOT_DRAWN_SUFFIX}");
+                self.not_drawn.insert(why, cut);
+            }
+            None => self.warnings.push(
+                "collectives with calls in two files lack arrows, which are not counted, as --memory is too little"
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// Warns if nothing is drawn.
     pub(super) fn note_empty_trace(&mut self) {
         if self.events.items() + self.events.continued == 0 {
@@ -132,7 +148,11 @@ impl TraceOutcome {
         parts: &[FilePart],
         name: impl Fn(usize) -> String,
     ) {
+        // Files without events have a warning of their own.
         let TraceSplit::ByTime(files) = split else { return };
+        if !self.empty_files.is_empty() {
+            return;
+        }
         let counts = parts.iter().map(|part| part.tally.items()).enumerate();
         let Some((largest, most)) = counts.max_by_key(|(number, items)| (*items, std::cmp::Reverse(*number)))
         else {

@@ -1,5 +1,6 @@
 //! Surveys and then draws the units of this rank on all threads.
 
+use super::collective_arrows::CollectiveCalls;
 use super::compressed_pieces::{CompressedPiece, PieceStore, UnitPieces};
 use super::draw::JobRows;
 use super::files::FileFrame;
@@ -23,6 +24,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Part of the memory that calls of collectives may use, of which the arrows are counted.
+const COLLECTIVES_SHARE: u64 = 8;
+
 /// The units of this rank.
 pub(super) struct RankUnits {
     /// Range of their indices in the job.
@@ -45,6 +49,15 @@ pub(super) struct EncodedUnits {
     pub(super) tallies: Vec<EventCounts>,
     pub(super) spool: ItemSpool,
     facts: UnitFacts,
+    /// Empty for a single file.
+    collectives: CollectiveCalls,
+}
+
+impl EncodedUnits {
+    /// Takes the calls of collectives.
+    pub(super) fn take_collectives(&mut self) -> CollectiveCalls {
+        std::mem::take(&mut self.collectives)
+    }
 }
 
 impl RankUnits {
@@ -131,7 +144,8 @@ impl RankUnits {
         let shares = MemoryShares::new(memory, threads, self.units.len());
         let store =
             PieceStore::new(folder, rank, self.units.len(), frame.windows.len(), shares.waiting_pieces)?;
-        let facts = Mutex::new(UnitFacts::default());
+        let found = Mutex::new((UnitFacts::default(), CollectiveCalls::default()));
+        let has_borders = frame.windows.len() > 1;
         let next = AtomicUsize::new(0);
         let next_unit = || {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -144,14 +158,22 @@ impl RankUnits {
                     while let Some((number, layout, numbers)) = next_unit() {
                         let place = self.units.start + number;
                         let mut items = ItemSorter::new(folder, shares.sort_bytes, layout.counts.items());
-                        let read = rows.items(place, layout, shares.read_bytes, &mut |item| items.push(item));
-                        let drawn = read.and_then(|(mut found, dictionary)| {
+                        let mut calls = CollectiveCalls::default();
+                        let read = rows.items(place, layout, shares.read_bytes, &mut |item| {
+                            if has_borders {
+                                calls.add(item.flows, item.start, &frame.windows);
+                            }
+                            items.push(item)
+                        });
+                        let drawn = read.and_then(|(mut facts, dictionary)| {
                             let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
                             let out = UnitPieces { store: &store, scope, unit: number };
                             let changes = draw(frame.format, unit, (&frame.windows, frame.t0), items, out)?;
-                            found.replaced = changes.mended;
-                            found.without_source = changes.without_source;
-                            facts.lock().unwrap_or_else(PoisonError::into_inner).add(&found);
+                            facts.replaced = changes.mended;
+                            facts.without_source = changes.without_source;
+                            let (sum, all_calls) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
+                            sum.add(&facts);
+                            all_calls.join(calls, memory / COLLECTIVES_SHARE);
                             Ok(())
                         });
                         match drawn {
@@ -162,9 +184,9 @@ impl RankUnits {
                 });
             }
         });
-        let facts = facts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (facts, collectives) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (pieces, tallies, spool) = store.finish()?;
-        Ok(EncodedUnits { pieces, tallies, spool, facts })
+        Ok(EncodedUnits { pieces, tallies, spool, facts, collectives })
     }
 
     /// Returns the job's ranks with pieces in each file.

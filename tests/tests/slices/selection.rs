@@ -39,17 +39,31 @@ fn rows_of_ranks_that_are_not_asked_for_are_counted() {
 }
 
 #[test]
-fn ranks_and_times_that_are_not_in_the_job_are_told() {
+fn a_selection_that_matches_nothing_is_named() {
     let subject = synthetic(200);
     let told = subject.drawn(&["--split-by-time", "2", "--ranks", "1,77,90-99"]).success().stderr;
-    assert!(told.contains("--ranks 77,90-99: nothing of them is in the job"), "{told}");
+    assert!(told.contains("--ranks 77,90-99: the job does not have them; it has ranks"), "{told}");
     let told = subject.drawn(&["--split-by-time", "2", "--ranks", "0-99"]).success().stderr;
     assert!(!told.contains("--ranks"), "{told}");
+    let excluded = ["--exclude", "category=HIP_RUNTIME_API_EXT,category=hip_runtime_api_ext"];
+    let told = subject.drawn(&[&["--split-by-time", "2"], &excluded[..]].concat()).success().stderr;
+    assert!(told.contains("--exclude category=hip_runtime_api_ext leaves out nothing"), "{told}");
+    assert!(!told.contains("category=HIP_RUNTIME_API_EXT leaves"), "{told}");
 
     let folder = subject.beside("late");
-    let late = ["--format", "perfetto", "--window", "99999.."];
-    let outcome = rpd_merge().args(late).arg("-o").arg(&folder).arg(&subject.database).run();
-    assert_eq!(outcome.status.and_then(|status| status.code()), Some(2), "{outcome}");
-    assert!(outcome.stderr.contains("begins after the last event of the job"), "{outcome}");
-    assert!(!folder.exists());
+    for (options, words) in [
+        (["--window", "99999.."], "begins after the last event of the job"),
+        (["--ranks", "77,90-99"], "--ranks 77,90-99: the job does not have them"),
+    ] {
+        let outcome = rpd_merge()
+            .args(["--format", "perfetto"])
+            .args(options)
+            .arg("-o")
+            .arg(&folder)
+            .arg(&subject.database)
+            .run();
+        assert_eq!(outcome.code(), Some(2), "{outcome}");
+        assert!(outcome.stderr.contains(words), "{outcome}");
+        assert!(!folder.exists());
+    }
 }

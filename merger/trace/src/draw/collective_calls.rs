@@ -1,9 +1,8 @@
 //! Recognises calls of collectives, which are connected across ranks.
 
 use super::JobRows;
-use super::flows::COLLECTIVE_BIT;
 use super::unit_source::UnitSource;
-use crate::item::{ArgValue, TextId, TextTable};
+use crate::item::{ArgValue, COLLECTIVE_BIT, TextId, TextTable};
 use rpd_collectives::{CollectiveFunction, is_shared_communicator};
 use rpd_console::Failure;
 use rpd_run::RowUnit;

@@ -5,16 +5,15 @@
 //! at the first row.
 
 use super::event_ids::EventIds;
+use super::survey::excludes_table;
 use super::unit_source::UnitSource;
-use crate::item::UNIT_FLOW_SHIFT;
+use crate::item::{COLLECTIVE_BIT, UNIT_FLOW_SHIFT};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::ops::Range;
 
 /// Tables with rows at which flows end.
 const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
-/// Bit that is set in the numbers of flows through collectives.
-pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
 /// The highest bit in the numbers of flows that an input stores.
 pub(super) const RECORDED_BIT: u64 = 1 << 62;
 /// Minimum number of events for which stack ids are held at once.
@@ -146,14 +145,19 @@ fn connect_calls(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
 impl LaunchFlows {
     /// Finds the flows of a unit. `place` is its index in the job.
     pub(super) fn find(source: &UnitSource<'_>, place: usize) -> Result<LaunchFlows, Failure> {
-        let rows = |table| source.seen.pieces(table).iter().map(|piece| piece.rows).sum::<u64>();
+        // A flow needs both of its ends.
+        let is_drawn = |table| !excludes_table(&source.job.selection, table);
+        let rows = |table| match is_drawn(table) {
+            true => source.seen.pieces(table).iter().map(|piece| piece.rows).sum::<u64>(),
+            false => 0,
+        };
         let all: u64 = SINK_TABLES.map(rows).iter().sum();
         if all == 0 || rows(rocpd::REGION) == 0 {
             return Ok(LaunchFlows::default());
         }
         let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
         let only = each_stack(source, &mut |stacks| {
-            for (number, table) in (0u8..).zip(SINK_TABLES) {
+            for (number, table) in (0u8..).zip(SINK_TABLES).filter(|(_, table)| is_drawn(*table)) {
                 each_span(source, table, stacks, &mut |stack, start, id| {
                     sinks.push(Sink { stack, table: number, id, start });
                 })?;

@@ -101,6 +101,11 @@ impl JobRows {
         UnitFacts { tables, ..UnitFacts::default() }
     }
 
+    /// Returns whether ranks are selected, and none of them has a process.
+    pub(crate) fn selects_unknown_ranks_only(&self) -> bool {
+        self.selection.ranks.as_ref().is_some_and(|selected| selected.len() == self.unknown_ranks().len())
+    }
+
     /// Returns the selected ranges of ranks that have no process, first and last of each.
     pub fn unknown_ranks(&self) -> Vec<(u32, u32)> {
         let ranks = self.run.ranks();

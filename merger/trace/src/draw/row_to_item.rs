@@ -103,16 +103,25 @@ impl UnitDrawer<'_, '_> {
         }
         let Some(known) = self.excluded_categories.get_mut(place) else { return false };
         let (selection, texts) = (&self.source.job.selection, &self.dictionary.texts);
+        let facts = &mut self.facts;
         *known.get_or_insert_with(|| {
             let category = texts.get(category);
-            selection.exclude.iter().any(|what| match what {
-                // Prefixes that rocprofv3 and rocprof-sys use.
-                ItemExclusion::Markers => {
-                    category.starts_with("MARKER_") || category.starts_with("rocm_marker_")
+            let mut is_excluded = false;
+            for (place, what) in (0u32..).zip(&selection.exclude) {
+                let excludes = match what {
+                    // Prefixes that rocprofv3 and rocprof-sys use.
+                    ItemExclusion::Markers => {
+                        category.starts_with("MARKER_") || category.starts_with("rocm_marker_")
+                    }
+                    ItemExclusion::Category(name) => category == name,
+                    _ => false,
+                };
+                if excludes {
+                    facts.matched_exclusions |= 1u64.checked_shl(place).unwrap_or(0);
+                    is_excluded = true;
                 }
-                ItemExclusion::Category(name) => category == name,
-                _ => false,
-            })
+            }
+            is_excluded
         })
     }
 
