@@ -97,10 +97,11 @@ impl FileNotes {
             }
         }
         args.push(("left out by options", self.left_out.clone()));
-        args.push(match self.files {
-            0 | 1 => ("not drawn, or drawn otherwise than merged", self.not_drawn.clone()),
-            _ => ("not drawn in any file, or drawn otherwise than merged", self.not_drawn.clone()),
-        });
+        let of_all = match self.files {
+            0 | 1 => "not drawn, or drawn otherwise than merged",
+            _ => "not drawn in any file, or drawn otherwise than merged",
+        };
+        args.push((of_all, self.not_drawn.clone()));
         args.retain(|(_, value)| !value.is_empty());
         args
     }

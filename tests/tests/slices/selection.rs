@@ -41,14 +41,14 @@ fn rows_of_ranks_that_are_not_asked_for_are_counted() {
 #[test]
 fn a_selection_that_matches_nothing_is_named() {
     let subject = synthetic(200);
-    let told = subject.drawn(&["--split-by-time", "2", "--ranks", "1,77,90-99"]).success().stderr;
-    assert!(told.contains("--ranks 77,90-99: the job does not have them; it has ranks"), "{told}");
-    let told = subject.drawn(&["--split-by-time", "2", "--ranks", "0-99"]).success().stderr;
-    assert!(!told.contains("--ranks"), "{told}");
+    let warnings = subject.drawn(&["--split-by-time", "2", "--ranks", "1,77,90-99"]).success().stderr;
+    assert!(warnings.contains("--ranks 77,90-99: the job does not have them; it has ranks"), "{warnings}");
+    let warnings = subject.drawn(&["--split-by-time", "2", "--ranks", "0-99"]).success().stderr;
+    assert!(!warnings.contains("--ranks"), "{warnings}");
     let excluded = ["--exclude", "category=HIP_RUNTIME_API_EXT,category=hip_runtime_api_ext"];
-    let told = subject.drawn(&[&["--split-by-time", "2"], &excluded[..]].concat()).success().stderr;
-    assert!(told.contains("--exclude category=hip_runtime_api_ext leaves out nothing"), "{told}");
-    assert!(!told.contains("category=HIP_RUNTIME_API_EXT leaves"), "{told}");
+    let warnings = subject.drawn(&[&["--split-by-time", "2"], &excluded[..]].concat()).success().stderr;
+    assert!(warnings.contains("--exclude category=hip_runtime_api_ext leaves out nothing"), "{warnings}");
+    assert!(!warnings.contains("category=HIP_RUNTIME_API_EXT leaves"), "{warnings}");
 
     let folder = subject.beside("late");
     for (options, words) in [
