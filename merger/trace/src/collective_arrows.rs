@@ -9,18 +9,26 @@ use rpd_comm::{Comm, all_gather_counts};
 use rpd_console::Failure;
 use rpd_shard::record::wire;
 
-/// A call of a collective: number of the flow, and of the file in which the call begins.
-type CollectiveCall = (u64, u32);
+/// A call of a collective, where arrows end: number of the flow, and of the file in which the call begins.
+type CollectiveEnd = (u64, u32);
 
-/// Calls of collectives in a trace of several files.
+/// Where arrows of collectives end, in a trace of several files.
 #[derive(Debug, Default)]
-pub(super) struct CollectiveCalls {
-    calls: Vec<CollectiveCall>,
-    /// Whether there are too many, so that they are not kept.
+pub(super) struct CollectiveEnds {
+    ends: Vec<CollectiveEnd>,
+    /// Maximum number of ends.
+    limit: usize,
+    /// Whether there were more, so that none are kept.
     is_full: bool,
 }
 
-impl CollectiveCalls {
+impl CollectiveEnds {
+    /// Keeps ends in at most `memory` bytes.
+    pub(super) fn within(memory: u64) -> CollectiveEnds {
+        let limit = usize::try_from(memory).unwrap_or(usize::MAX) / size_of::<CollectiveEnd>();
+        CollectiveEnds { limit, ..CollectiveEnds::default() }
+    }
+
     /// Adds an item that begins at `start`, ns in job time, if it is a call of a collective.
     #[inline]
     pub(super) fn add(&mut self, flows: &[FlowEnd], start: i64, files: &TimeSlices) {
@@ -29,38 +37,46 @@ impl CollectiveCalls {
                 && number & COLLECTIVE_BIT != 0
                 && let Some(file) = files.find(start)
             {
-                self.calls.push((*number, file as u32));
+                self.extend([(*number, file as u32)]);
             }
         }
     }
 
-    /// Adds other calls. Gives all up if they need more than `memory` bytes.
-    pub(super) fn join(&mut self, other: CollectiveCalls, memory: u64) {
+    /// Adds the ends of another unit.
+    pub(super) fn join(&mut self, other: CollectiveEnds) {
         self.is_full |= other.is_full;
-        self.calls.extend(other.calls);
-        if self.is_full || (self.calls.len() * size_of::<CollectiveCall>()) as u64 > memory {
-            *self = CollectiveCalls { calls: Vec::new(), is_full: true };
+        self.extend(other.ends);
+    }
+
+    /// Adds ends. Gives all up if they are more than the limit.
+    fn extend(&mut self, ends: impl IntoIterator<Item = CollectiveEnd, IntoIter: ExactSizeIterator>) {
+        let ends = ends.into_iter();
+        self.is_full |= self.ends.len() + ends.len() > self.limit;
+        if self.is_full {
+            self.ends = Vec::new();
+        } else {
+            self.ends.extend(ends);
         }
     }
 
     /// Returns the number of arrows of all ranks that are missing because their calls begin in several files; `None` if
-    /// the calls of a rank were too many. All ranks must call this.
+    /// the ends of a rank were too many. All ranks must call this.
     ///
     /// # Errors
     /// If a message of another rank is damaged.
     pub(super) fn count_cut(self, comm: &impl Comm) -> Result<Option<u64>, Failure> {
         let ranks = comm.size() as u64;
-        let mut outgoing: Vec<Vec<CollectiveCall>> = vec![Vec::new(); comm.size()];
-        for call in self.calls {
-            // The numbers are hashes, so that their ranks share them evenly.
-            outgoing[(call.0 % ranks) as usize].push(call);
+        let mut outgoing: Vec<Vec<CollectiveEnd>> = vec![Vec::new(); comm.size()];
+        for end in self.ends {
+            // The numbers are hashes, so that the ranks share them evenly.
+            outgoing[(end.0 % ranks) as usize].push(end);
         }
         let outgoing = outgoing.iter().map(wire::encode).collect();
-        let mut own: Vec<CollectiveCall> = Vec::new();
+        let mut own: Vec<CollectiveEnd> = Vec::new();
         for message in comm.all_to_all(outgoing).iter().filter(|message| !message.is_empty()) {
-            let calls: Vec<CollectiveCall> =
+            let ends: Vec<CollectiveEnd> =
                 wire::decode_unlimited(message).map_err(Failure::damaged_message)?;
-            own.extend(calls);
+            own.extend(ends);
         }
         own.sort_unstable();
         own.dedup();
@@ -84,16 +100,16 @@ mod tests {
     const FIRST: FlowEnd = FlowEnd::Through(COLLECTIVE_BIT | 1);
     const SECOND: FlowEnd = FlowEnd::Through(COLLECTIVE_BIT | 2);
 
-    fn calls(items: &[(FlowEnd, i64)]) -> CollectiveCalls {
+    fn ends(items: &[(FlowEnd, i64)], memory: u64) -> CollectiveEnds {
         let files = TimeSlices::equal(0, 30, 3);
-        let mut calls = CollectiveCalls::default();
-        items.iter().for_each(|(flow, start)| calls.add(&[*flow], *start, &files));
-        calls
+        let mut ends = CollectiveEnds::within(memory);
+        items.iter().for_each(|(flow, start)| ends.add(&[*flow], *start, &files));
+        ends
     }
 
     #[test]
     fn an_arrow_is_missing_between_two_files() {
-        let cut = |items: &[(FlowEnd, i64)]| calls(items).count_cut(&Solo).unwrap();
+        let cut = |items: &[(FlowEnd, i64)]| ends(items, 1_000).count_cut(&Solo).unwrap();
         assert_eq!(cut(&[]), Some(0));
         assert_eq!(cut(&[(FIRST, 1), (FIRST, 9), (SECOND, 12)]), Some(0));
         assert_eq!(
@@ -108,11 +124,13 @@ mod tests {
 
     #[test]
     fn too_many_calls_are_not_counted() {
-        let mut some = calls(&[(FIRST, 1), (FIRST, 12)]);
-        some.join(calls(&[(SECOND, 1)]), 100);
-        assert_eq!(some.calls.len(), 3);
-        some.join(calls(&[(SECOND, 1)]), 63);
-        some.join(calls(&[(SECOND, 1)]), 1_000);
+        let one = || ends(&[(SECOND, 1)], 1_000);
+        let mut some = ends(&[(FIRST, 1), (FIRST, 12)], 63);
+        some.join(one());
+        assert_eq!(some.ends.len(), 3);
+        some.join(one());
+        some.join(one());
         assert_eq!(some.count_cut(&Solo).unwrap(), None);
+        assert_eq!(ends(&[(FIRST, 1), (FIRST, 12)], 31).count_cut(&Solo).unwrap(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Surveys and then draws the units of this rank on all threads.
 
-use super::collective_arrows::CollectiveCalls;
+use super::collective_arrows::CollectiveEnds;
 use super::compressed_pieces::{CompressedPiece, PieceStore, UnitPieces};
 use super::draw::JobRows;
 use super::files::FileFrame;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Part of the memory that calls of collectives may use, of which the arrows are counted.
+/// Part of the memory that ends of arrows of collectives may use. They are kept to count the arrows.
 const COLLECTIVES_SHARE: u64 = 8;
 
 /// The units of this rank.
@@ -49,13 +49,13 @@ pub(super) struct EncodedUnits {
     pub(super) tallies: Vec<EventCounts>,
     pub(super) spool: ItemSpool,
     facts: UnitFacts,
-    /// Empty for a single file.
-    collectives: CollectiveCalls,
+    /// Where arrows of collectives end; empty for a single file.
+    collectives: CollectiveEnds,
 }
 
 impl EncodedUnits {
-    /// Takes the calls of collectives.
-    pub(super) fn take_collectives(&mut self) -> CollectiveCalls {
+    /// Takes where arrows of collectives end.
+    pub(super) fn take_collectives(&mut self) -> CollectiveEnds {
         std::mem::take(&mut self.collectives)
     }
 }
@@ -144,7 +144,8 @@ impl RankUnits {
         let shares = MemoryShares::new(memory, threads, self.units.len());
         let store =
             PieceStore::new(folder, rank, self.units.len(), frame.windows.len(), shares.waiting_pieces)?;
-        let found = Mutex::new((UnitFacts::default(), CollectiveCalls::default()));
+        let ends_bytes = memory / COLLECTIVES_SHARE;
+        let found = Mutex::new((UnitFacts::default(), CollectiveEnds::within(ends_bytes)));
         let has_borders = frame.windows.len() > 1;
         let next = AtomicUsize::new(0);
         let next_unit = || {
@@ -158,10 +159,10 @@ impl RankUnits {
                     while let Some((number, layout, numbers)) = next_unit() {
                         let place = self.units.start + number;
                         let mut items = ItemSorter::new(folder, shares.sort_bytes, layout.counts.items());
-                        let mut calls = CollectiveCalls::default();
+                        let mut ends = CollectiveEnds::within(ends_bytes / shares.units_at_once as u64);
                         let read = rows.items(place, layout, shares.read_bytes, &mut |item| {
                             if has_borders {
-                                calls.add(item.flows, item.start, &frame.windows);
+                                ends.add(item.flows, item.start, &frame.windows);
                             }
                             items.push(item)
                         });
@@ -171,9 +172,9 @@ impl RankUnits {
                             let changes = draw(frame.format, unit, (&frame.windows, frame.t0), items, out)?;
                             facts.replaced = changes.mended;
                             facts.without_source = changes.without_source;
-                            let (sum, all_calls) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
+                            let (sum, all_ends) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
                             sum.add(&facts);
-                            all_calls.join(calls, memory / COLLECTIVES_SHARE);
+                            all_ends.join(ends);
                             Ok(())
                         });
                         match drawn {
