@@ -6,6 +6,7 @@ use crate::functions::FunctionKind;
 use crate::region_names::RegionNames;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_rows::{CallRow, RegionRow};
+use foldhash::fast::RandomState;
 use rpd_graph::{CallGap, UNKNOWN};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +44,7 @@ impl ProcessGaps {
         let mut threads = timelines.iter().filter(|timeline| !timeline.is_stream);
         let only = threads.next().filter(|_| threads.next().is_none());
         let mut found = ProcessGaps { is_of_one_thread: only.is_some(), ..ProcessGaps::default() };
-        let mut numbers: HashMap<(u32, bool), SeenNumbers> = HashMap::new();
+        let mut numbers: HashMap<(u32, bool), SeenNumbers, RandomState> = HashMap::default();
         for region in regions {
             let is_numbered = |call: &&CallRow| call.values.seq > 0 && names.kind(call.function).is_of_mpi();
             let Some(call) = calls.get(region.call as usize).filter(is_numbered) else { continue };

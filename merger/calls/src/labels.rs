@@ -1,6 +1,7 @@
 //! Numbers of labels: first in a process, then in the run.
 
 use crate::region_names::RegionNames;
+use foldhash::fast::RandomState;
 use rpd_run::RunStrings;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -48,7 +49,7 @@ pub(crate) enum LabelKey {
 /// Labels in the order of first use.
 #[derive(Debug, Default)]
 pub(crate) struct LabelNumbers {
-    numbers: HashMap<LabelKey, u32>,
+    numbers: HashMap<LabelKey, u32, RandomState>,
     keys: Vec<LabelKey>,
 }
 

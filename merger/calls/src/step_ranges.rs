@@ -1,6 +1,7 @@
 //! Ranges of a thread that may mark its steps.
 
 use crate::unit_rows::RegionRow;
+use foldhash::fast::RandomState;
 use rpd_graph::JobCalls;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -43,7 +44,7 @@ struct ClassSums {
 /// Counts the ranges of a thread by their class, in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct StepRangeCounter {
-    classes: HashMap<u32, ClassSums>,
+    classes: HashMap<u32, ClassSums, RandomState>,
 }
 
 impl StepRangeCounter {

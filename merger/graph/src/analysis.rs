@@ -64,6 +64,8 @@ pub struct WaitAnalysis<'a> {
     pub(crate) replayed: ReplayTimes<1>,
     /// Times of the replay with the recorded durations.
     pub(crate) recorded: ScenarioTimes,
+    /// Causes of the waiting in the steps; if there are no steps, of all waiting.
+    pub(crate) costs: DelayCosts,
     pub(crate) scenarios: UsualScenarios,
 }
 
@@ -120,7 +122,11 @@ impl<'a> WaitAnalysis<'a> {
         let recorded = || {
             let mut observers = (WaitRecorder::new(graph), StepEnds::new(graph));
             let replayed = replay(graph, &RecordedDurations { graph }, &mut observers);
-            (observers, replayed)
+            let (recorder, steps) = observers;
+            let recorded = ScenarioTimes { length_ns: replayed.length_ns(), step_lengths: steps.lengths(0) };
+            let waits = recorder.finish();
+            let costs = delay_costs(&waits, &times, &replayed, |wait| wait.is_in_steps(graph.job));
+            (replayed, recorded, waits, costs)
         };
         let scenarios = || {
             let table = WorkTable::new(&times);
@@ -128,10 +134,10 @@ impl<'a> WaitAnalysis<'a> {
             let found = UsualScenarios::replay(ScenarioReplays::new(graph, &times, &table, &typical));
             (table, typical, found)
         };
-        let (((recorder, steps), replayed), (table, typical, scenarios)) = rayon::join(recorded, scenarios);
-        let recorded = ScenarioTimes { length_ns: replayed.length_ns(), step_lengths: steps.lengths(0) };
-        let waits = recorder.finish();
-        WaitAnalysis { graph, times, table, typical, waits, replayed, recorded, scenarios }
+        // The causes are measured while the scenarios, which take longer, are still replayed.
+        let ((replayed, recorded, waits, costs), (table, typical, scenarios)) =
+            rayon::join(recorded, scenarios);
+        WaitAnalysis { graph, times, table, typical, waits, replayed, recorded, costs, scenarios }
     }
 
     /// Returns the recorded length of the run, ns: if the clocks of nodes cannot be compared, that of its longest thread.
@@ -154,12 +160,12 @@ impl<'a> WaitAnalysis<'a> {
     pub fn timeline_times(&self, timeline: usize) -> TimelineTimes {
         let calls = &self.graph.job.timelines[timeline];
         let work_ns = calls.all_work_ns();
-        let is_idle = |call: &usize| calls.is_stream && !calls.is_collective_kernel(*call);
-        let (idle, calling): (Vec<usize>, Vec<usize>) = (0..calls.calls.len()).partition(is_idle);
-        let sum = |of: Vec<usize>| {
-            of.into_iter().map(|call| self.times.transfer_ns(timeline, call)).fold(0, u64::saturating_add)
-        };
-        let (idle_ns, transfer_ns) = (sum(idle), sum(calling));
+        let (mut idle_ns, mut transfer_ns) = (0u64, 0u64);
+        for call in 0..calls.calls.len() {
+            let is_idle = calls.is_stream && !calls.is_collective_kernel(call);
+            let sum = if is_idle { &mut idle_ns } else { &mut transfer_ns };
+            *sum = sum.saturating_add(self.times.transfer_ns(timeline, call));
+        }
         let replayed_ns = self.replayed.length_of(timeline);
         TimelineTimes {
             length_ns: calls.end_ns.abs_diff(calls.start_ns),
@@ -185,9 +191,9 @@ impl<'a> WaitAnalysis<'a> {
         u64::try_from(lasted).unwrap_or(0).saturating_sub(known)
     }
 
-    /// Attributes the waiting in the steps to its causes; if there are no steps, all waiting.
-    pub fn delay_costs(&self) -> DelayCosts {
-        delay_costs(&self.waits, &self.times, &self.replayed, |wait| self.is_in_steps(wait))
+    /// Returns the causes of the waiting in the steps; if there are no steps, of all waiting.
+    pub fn delay_costs(&self) -> &DelayCosts {
+        &self.costs
     }
 
     /// Attributes the waiting in the steps and after them to its causes.
@@ -205,7 +211,7 @@ impl<'a> WaitAnalysis<'a> {
         let scenarios = [DurationScenario::TypicalWork(selected)];
         let durations = ScenarioDurations { replays: what_if.scenarios, scenarios };
         let replayed = replay(self.graph, &durations, &mut recorder);
-        delay_costs(&recorder.finish(), &self.times, &replayed, |wait| self.is_in_steps(wait))
+        delay_costs(&recorder.finish(), &self.times, &replayed, |wait| wait.is_in_steps(self.graph.job))
     }
 
     /// Returns the critical path.

@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((work.kind, work.label, work.step), (AnomalyKind::Work, Some(UPDATE), Some(17)));
         assert_eq!((work.timeline, work.events), (4, 1));
         assert!(work.ns > 25 * MS && work.typical_ns < 11 * MS && work.score.unwrap() > 100.0, "{work:?}");
-        let (_, diagnosis) = analysis.diagnose();
+        let diagnosis = analysis.diagnose();
         assert!(diagnosis.findings.is_empty(), "{diagnosis:#?}");
         assert_ne!(diagnosis.verdict, JobVerdict::Slow);
     }

@@ -13,6 +13,7 @@ use crate::matched_share::{MIN_MATCHED, MatchedShare};
 use crate::scenarios::{SCENARIOS_AT_ONCE, ScenarioTimes};
 use crate::suspects::{min_gain_ns, suspects};
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 
 /// The replay may be off by this share of the run.
@@ -105,11 +106,10 @@ pub struct JobDiagnosis {
 }
 
 impl WaitAnalysis<'_> {
-    /// Attributes the waiting in the steps to its causes, and decides what slows the job down.
-    pub fn diagnose(&self) -> (DelayCosts, JobDiagnosis) {
+    /// Decides what slows the job down.
+    pub fn diagnose(&self) -> JobDiagnosis {
         let what_if = self.what_if();
-        let costs = self.delay_costs();
-        let mut diagnosis = self.diagnose_by(&what_if, &costs);
+        let mut diagnosis = self.diagnose_by(&what_if, &self.costs);
         if diagnosis.limits.is_empty()
             && let Some(limit) = self.doubt(&diagnosis)
         {
@@ -117,7 +117,7 @@ impl WaitAnalysis<'_> {
             diagnosis.findings.clear();
             diagnosis.limits.push(limit);
         }
-        (costs, diagnosis)
+        diagnosis
     }
 
     fn diagnose_by(&self, what_if: &WhatIf<'_>, costs: &DelayCosts) -> JobDiagnosis {
@@ -318,15 +318,15 @@ impl WaitAnalysis<'_> {
     /// Work that all threads do alike causes most of the waiting in a pipeline or for a master, but no thread can
     /// shorten it.
     fn are_first_causes(&self, costs: &DelayCosts, named: &[u32]) -> bool {
-        let cost_of = |(timeline, labels): (u32, &Vec<LabelCost>)| {
-            let shares = self.table.excess_shares(timeline as usize);
+        let cost_of = |(timeline, labels): (usize, &Vec<LabelCost>)| {
             let of_label = |found: &LabelCost| {
                 let slot = found.label.map_or(self.times.used_slots() - 1, |label| self.times.slot(label));
-                found.cost.total_ns() * if named.len() == 1 { shares[slot] } else { 1.0 }
+                let share = if named.len() == 1 { self.table.excess_share(timeline, slot) } else { 1.0 };
+                found.cost.total_ns() * share
             };
-            (timeline, labels.iter().map(of_label).sum::<f64>())
+            (timeline as u32, labels.iter().map(of_label).sum::<f64>())
         };
-        let mut by_cost: Vec<(u32, f64)> = (0u32..).zip(&costs.by_label).map(cost_of).collect();
+        let mut by_cost: Vec<(u32, f64)> = costs.by_label.par_iter().enumerate().map(cost_of).collect();
         by_cost.retain(|(_, cost)| *cost > 0.0);
         by_cost.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         by_cost.truncate(named.len() + 1);

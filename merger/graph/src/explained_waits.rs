@@ -58,7 +58,7 @@ impl WaitAnalysis<'_> {
         let is_selected = |wait: &&CallWait| {
             is_cause[wait.cause as usize]
                 && process(wait.timeline) != process(wait.cause)
-                && self.is_in_steps(wait)
+                && wait.is_in_steps(self.graph.job)
         };
         let mut found: Vec<&CallWait> = self.waits.iter().filter(is_selected).collect();
         let (count, waited_ns) =
@@ -74,15 +74,6 @@ impl WaitAnalysis<'_> {
             listed: found.into_iter().map(|wait| self.explain(wait)).collect(),
             count,
             waited_ns,
-        }
-    }
-
-    /// Returns whether a thread waited in a step, if there are steps.
-    pub(crate) fn is_in_steps(&self, wait: &CallWait) -> bool {
-        let steps = &self.graph.job.timelines[wait.timeline as usize].first_call_of_step;
-        match (steps.first(), steps.last()) {
-            (Some(first), Some(end)) => (*first..*end).contains(&wait.call),
-            _ => true,
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::analysis::WaitAnalysis;
 use crate::delay_costs::DelayCosts;
 use crate::wait_causes::{WaitCause, each_cause_backwards};
+use crate::waits::CallWait;
 use std::collections::BTreeMap;
 
 /// Maximum number of pairs that are summed at a time.
@@ -52,7 +53,7 @@ impl WaitAnalysis<'_> {
         let places: BTreeMap<u32, usize> = causes.iter().copied().zip(0..).collect();
         let mut sums = vec![0.0; causes.len() * processes];
         let mut matrix = vec![0.0; groups * groups];
-        let is_selected = |wait: &_| self.is_in_steps(wait);
+        let is_selected = |wait: &CallWait| wait.is_in_steps(self.graph.job);
         each_cause_backwards(&self.waits, &self.times, &self.replayed, is_selected, |found| {
             let WaitCause { wait, delayed_ns, waited_before_ns, .. } = found;
             let [cause, waiting] = [wait.cause, wait.timeline].map(|of| timelines[of as usize].process);

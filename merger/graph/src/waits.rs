@@ -2,7 +2,7 @@
 //! last synchronised.
 
 use crate::call_graph::{CallGraph, Dependency};
-use crate::job_calls::CollectiveWaits;
+use crate::job_calls::{CollectiveWaits, JobCalls};
 use crate::replay::{ReplayObserver, ReplayTimes, ReplayedExit};
 use std::ops::Range;
 
@@ -29,6 +29,17 @@ pub(crate) struct CallWait {
     pub(crate) cause_synchronised: u32,
     /// Time, ns. Members of a collective that came last together have a part each.
     pub(crate) ns: u64,
+}
+
+impl CallWait {
+    /// Returns whether the thread waited in a step, if there are steps.
+    pub(crate) fn is_in_steps(&self, job: &JobCalls) -> bool {
+        let steps = &job.timelines[self.timeline as usize].first_call_of_step;
+        match (steps.first(), steps.last()) {
+            (Some(first), Some(end)) => (*first..*end).contains(&self.call),
+            _ => true,
+        }
+    }
 }
 
 /// Collects the waits of a replay.

@@ -318,14 +318,12 @@ impl WorkTable {
         shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
     }
 
-    /// Returns which share of the work of a thread under each label is more than is typical, in all steps.
-    pub(crate) fn excess_shares(&self, timeline: usize) -> [f64; SLOTS] {
-        std::array::from_fn(|slot| {
-            let known = || self.step_blocks().filter(|block| !self.is_lacking(timeline, *block));
-            let ns: u128 = known().map(|block| u128::from(self.ns(timeline, block, slot))).sum();
-            let typical: u128 = known().map(|block| u128::from(self.typical_ns(timeline, block, slot))).sum();
-            if ns > typical { (ns - typical) as f64 / ns as f64 } else { 0.0 }
-        })
+    /// Returns which share of the work of a thread under a label is more than is typical, in all steps.
+    pub(crate) fn excess_share(&self, timeline: usize, slot: usize) -> f64 {
+        let known = || self.step_blocks().filter(|block| !self.is_lacking(timeline, *block));
+        let ns: u128 = known().map(|block| u128::from(self.ns(timeline, block, slot))).sum();
+        let typical: u128 = known().map(|block| u128::from(self.typical_ns(timeline, block, slot))).sum();
+        if ns > typical { (ns - typical) as f64 / ns as f64 } else { 0.0 }
     }
 }
 

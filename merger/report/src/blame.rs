@@ -82,7 +82,7 @@ pub(crate) fn unknown_of_ranks(table: &ReportTable) -> Vec<Unavailable> {
 /// Returns a row for each thread and stream, the one that caused the most waiting first.
 pub(crate) fn rank_table(found: &AnalysedRun<'_>, max_rows: usize) -> ReportTable {
     let mut table = ReportTable::new("blame", &with_unit(found, RANK_COLUMNS));
-    let gains = found.analysis.largest_gains(&found.costs);
+    let gains = found.analysis.largest_gains(found.costs);
     for timeline in by_cost(found) {
         let times = found.analysis.timeline_times(timeline as usize);
         let cost = found.costs.of_timeline(timeline as usize);

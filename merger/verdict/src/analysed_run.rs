@@ -22,7 +22,7 @@ pub struct AnalysedRun<'a> {
     /// The replay of the calls.
     pub analysis: &'a WaitAnalysis<'a>,
     /// What caused the waiting.
-    pub costs: DelayCosts,
+    pub costs: &'a DelayCosts,
     /// Which ranks are named.
     pub diagnosis: JobDiagnosis,
     /// How much of the time of threads is work, if any are recorded.
@@ -69,7 +69,7 @@ impl AnalysisOptions<'_> {
         let calls = &calls;
         let graph = in_pool(|| CallGraph::of(&calls.job, found));
         let analysis = in_pool(|| WaitAnalysis::new(&graph));
-        let ((costs, mut diagnosis), (efficiency, gpu_efficiency)) =
+        let (mut diagnosis, (efficiency, gpu_efficiency)) =
             rayon::join(|| analysis.diagnose(), || (analysis.efficiency(), analysis.gpu_efficiency()));
         let leaves_out_ranks = self.left_out.is_some();
         let reasons = if let Some(reason) = self.left_out {
@@ -97,7 +97,7 @@ impl AnalysisOptions<'_> {
             calls,
             graph,
             analysis,
-            costs,
+            costs: analysis.delay_costs(),
             diagnosis,
             efficiency,
             gpu_efficiency,

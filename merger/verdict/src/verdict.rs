@@ -4,10 +4,12 @@ use crate::analysed_run::AnalysedRun;
 use crate::hang::{HangCause, RunHang, ends_text, hang_notes, named_ranks, ranks};
 use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
 use crate::shown_time::shown_time;
+use rayon::prelude::*;
 use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::grouped;
 use rpd_graph::{
-    DiagnosisLimit, FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, WhatIfGain,
+    DiagnosisLimit, FindingSubject, JobEfficiency, JobFinding, JobVerdict, StepPattern, TimelineTimes,
+    WhatIfGain,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -320,13 +322,14 @@ fn efficiency_text(efficiency: JobEfficiency) -> Option<String> {
 
 /// Returns how the time of all threads is divided, or that of all streams of GPUs; `None` if there are none.
 fn time_text(found: &AnalysedRun<'_>, is_stream: bool) -> Option<String> {
+    let timelines = found.calls.job.timelines.par_iter().enumerate();
+    let timelines = timelines.filter(|(_, timeline)| timeline.is_stream == is_stream);
+    let times: Vec<TimelineTimes> =
+        timelines.map(|(number, _)| found.analysis.timeline_times(number)).collect();
     let mut sums = [0.0; 5];
-    for (number, timeline) in found.calls.job.timelines.iter().enumerate() {
-        if timeline.is_stream == is_stream {
-            let times = found.analysis.timeline_times(number);
-            let parts = [times.work_ns, times.waited_ns, times.transfer_ns, times.idle_ns, times.length_ns];
-            sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
-        }
+    for times in times {
+        let parts = [times.work_ns, times.waited_ns, times.transfer_ns, times.idle_ns, times.length_ns];
+        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
     }
     let [work, waited, transfer, idle, length] = sums;
     let part = |ns: f64| percent(ns / length);

@@ -37,7 +37,7 @@ impl BlameMatrix {
     pub(super) fn of(found: &AnalysedRun<'_>) -> BlameMatrix {
         let processes = &found.calls.processes;
         let (unit, group_of, groups) = grouped_processes(processes);
-        let waits = found.analysis.pair_waits(&found.costs, (&group_of, groups.len()), MAX_PAIRS);
+        let waits = found.analysis.pair_waits(found.costs, (&group_of, groups.len()), MAX_PAIRS);
         let mut pairs = ReportTable::new("pairs", &PAIR_COLUMNS);
         for pair in &waits.largest {
             let [cause, waiting] = [pair.cause, pair.waiting].map(|of| processes.get(of as usize));
