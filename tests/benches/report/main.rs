@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 
 /// Calls of the run with a first screen.
 const SCREEN_CALLS: u32 = 10_000_000;
+/// How many times as many events the run has that is reported on two ranks. It must take much longer than the start of
+/// these, which is subtracted.
+const LONG: usize = 4;
 /// Longest turn.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Rows with times, as `rpd-report summary` groups them.
@@ -89,7 +92,9 @@ struct Arguments {
 enum Contestant {
     Report,
     FromShards,
-    /// From shards, on two ranks.
+    /// From the shards of the longer run.
+    FromLongShards,
+    /// From the same, on two ranks.
     OnRanks,
     /// Two ranks that report almost nothing.
     StartOfRanks,
@@ -97,10 +102,11 @@ enum Contestant {
     Percentiles,
 }
 
-const CONTESTANTS: [(Contestant, &str); 6] = [
+const CONTESTANTS: [(Contestant, &str); 7] = [
     (Contestant::Report, "rpd-report summary"),
     (Contestant::FromShards, "rpd-report summary, from shards"),
-    (Contestant::OnRanks, "mpirun -n 2 rpd-report summary, from shards"),
+    (Contestant::FromLongShards, "the same of four times the events"),
+    (Contestant::OnRanks, "mpirun -n 2 rpd-report summary, of these"),
     (Contestant::StartOfRanks, "mpirun -n 2 rpd-report clocks"),
     (Contestant::Sums, "SQL: counts, sums, extremes"),
     (Contestant::Percentiles, "SQL: the same and percentiles"),
@@ -152,13 +158,17 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         "\n| | seconds | million rows with times a second | of all | times the report: mean and 95 % interval |"
     );
     println!("|---|--:|--:|--:|--:|");
-    for (at, (_, name)) in CONTESTANTS.iter().enumerate() {
+    for (at, (contestant, name)) in CONTESTANTS.iter().enumerate() {
         let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
         let median = median(seconds[at].iter().copied());
-        let [speed, of_all] = [rows, all_rows].map(|rows| rows as f64 / median / 1e6);
-        println!("| {name} | {median:.3} | {speed:.1} | {of_all:.1} | {} |", RatioInterval::of(ratios));
+        let [speed, of_all] = [rows, all_rows].map(|rows| match contestant {
+            // The rows of the longer run are not counted.
+            Contestant::FromLongShards | Contestant::OnRanks | Contestant::StartOfRanks => String::new(),
+            _ => format!("{:.1}", rows as f64 / median / 1e6),
+        });
+        println!("| {name} | {median:.3} | {speed} | {of_all} | {} |", RatioInterval::of(ratios));
     }
-    let [threads, ranks, start] = [1, 2, 3].map(|at| seconds[at].iter());
+    let [threads, ranks, start] = [2, 3, 4].map(|at| seconds[at].iter());
     let ratios = threads.zip(ranks).zip(start).map(|((threads, ranks), start)| threads / (ranks - start));
     println!(
         "\nspeed on two ranks, without the start of mpirun, to that on all cores as threads: {}",
@@ -172,18 +182,22 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 struct RunForms {
     database: PathBuf,
     shards: Vec<PathBuf>,
+    /// Shards of the longer run.
+    long: Vec<PathBuf>,
 }
 
 /// Writes and merges a run of eight ranks, unless an earlier part of the benchmark has done so.
 fn find_or_write_inputs(folder: &Path, events: usize) -> Result<RunForms, Box<dyn Error>> {
-    let run = BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
-    let shards = write_bulk_shards(&folder.join("runs"), &run)?;
+    let of_events =
+        |events| BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
+    let shards = write_bulk_shards(&folder.join("runs"), &of_events(events))?;
+    let long = write_bulk_shards(&folder.join("long"), &of_events(events * LONG))?;
     let database = folder.join("run.db");
     if database.exists() {
-        return Ok(RunForms { database, shards });
+        return Ok(RunForms { database, shards, long });
     }
     let _ = rpd_merge().limit(LIMIT).arg("--quiet").arg("-o").arg(&database).args(&shards).run().success();
-    Ok(RunForms { database, shards })
+    Ok(RunForms { database, shards, long })
 }
 
 /// Returns the number of rows with times, and with that of their events and arguments, which a report from shards
@@ -200,15 +214,22 @@ fn count_rows(database: &Path) -> Result<(i64, i64), rusqlite::Error> {
 fn time_turn(contestant: Contestant, forms: &RunForms) -> Result<f64, Box<dyn Error>> {
     let began = Instant::now();
     let query = match contestant {
-        Contestant::Report | Contestant::FromShards | Contestant::OnRanks | Contestant::StartOfRanks => {
+        Contestant::Report
+        | Contestant::FromShards
+        | Contestant::FromLongShards
+        | Contestant::OnRanks
+        | Contestant::StartOfRanks => {
             let report = binary("rpd-report");
             let job = match contestant {
-                Contestant::Report | Contestant::FromShards => Job::new(report),
-                _ => mpirun(2).arg(report),
+                Contestant::OnRanks | Contestant::StartOfRanks => mpirun(2).arg(report),
+                _ => Job::new(report),
             };
             let job = job.limit(LIMIT).args(["--quiet", "--format", "csv"]);
             let outcome = match contestant {
-                Contestant::FromShards | Contestant::OnRanks => job.arg("summary").args(&forms.shards).run(),
+                Contestant::FromShards => job.arg("summary").args(&forms.shards).run(),
+                Contestant::FromLongShards | Contestant::OnRanks => {
+                    job.arg("summary").args(&forms.long).run()
+                }
                 Contestant::StartOfRanks => job.arg("clocks").arg(&forms.database).run(),
                 _ => job.arg("summary").arg(&forms.database).run(),
             };

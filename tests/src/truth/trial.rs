@@ -160,7 +160,7 @@ const MAX_LIMIT_EXCESS: f64 = 0.05;
 pub fn judge(scenario: &Scenario, treatment: RecordTreatment) -> Result<JudgedAnswer, CallsError> {
     let calls = scenario.calls(&treatment.recording(scenario));
     let graph = CallGraph::new(&calls.job)?;
-    let (_, diagnosis) = WaitAnalysis::new(&graph).diagnose();
+    let diagnosis = WaitAnalysis::new(&graph).diagnose();
     Ok(compare(scenario, treatment, StatedAnswer::of_diagnosis(&diagnosis, &calls)))
 }
 
