@@ -5,6 +5,7 @@ use super::functions::{CollectiveFunction, FunctionWaits, MessageCall};
 use super::own_time::{self, MpiBefore, MpiTimes, OwnTime};
 use super::sample::{CallSample, sample_key};
 use super::untimed::ProcessTimes;
+use foldhash::fast::RandomState;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Local, Rows, native};
 use std::collections::{BTreeMap, HashMap};
@@ -255,8 +256,9 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollec
         ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
             .map(|column| rows.column(column));
     let is_mpi = rows.id() == native::MPI_CALL;
-    let mut functions: HashMap<i64, (Option<CollectiveFunction>, MessageCall)> = HashMap::new();
-    let mut known: HashMap<i64, Option<(u64, bool)>> = HashMap::new();
+    let mut functions: HashMap<i64, (Option<CollectiveFunction>, MessageCall), RandomState> =
+        HashMap::default();
+    let mut known: HashMap<i64, Option<(u64, bool)>, RandomState> = HashMap::default();
     for i in 0..rows.len {
         let Some(name) = names.int(i) else { continue };
         let named = || {

@@ -28,8 +28,11 @@ impl CallTimes {
         if ns <= 0 {
             return;
         }
-        let has_own_entry =
-            self.0.contains_key(name) || self.0.len() < MAX_FUNCTIONS && name.len() <= MAX_NAME_BYTES;
+        if let Some(sum) = self.0.get_mut(name) {
+            *sum = sum.saturating_add(ns);
+            return;
+        }
+        let has_own_entry = self.0.len() < MAX_FUNCTIONS && name.len() <= MAX_NAME_BYTES;
         let sum = self.0.entry(if has_own_entry { name } else { FURTHER_CALLS }.to_owned()).or_default();
         *sum = sum.saturating_add(ns);
     }
