@@ -2,25 +2,27 @@
 //! rounds.
 //!
 //! ```text
-//! ci/bench report [--rounds N] [--events N] [--minutes N] [--screen-ranks N] [--dir FOLDER]
+//! ci/bench report [--rounds N] [--events N] [--minutes N] [--only-ranks] [--screen-ranks N] [--dir FOLDER]
 //! ```
 //!
 //! The database has about four million rows with times. Each round runs the report over it and over its shards, SQL for
 //! its counts, sums and extremes, and SQL for the percentiles too; they change places every round. One turn of each
-//! warms the page cache. Ratios are taken within a round. It needs MPI, for the same report on two ranks. Then follow the
-//! times that rpd-graph takes for a call, without a database. With `--screen-ranks`, only the first screen of a run of so
-//! many ranks and ten million calls is timed.
+//! warms the page cache. Ratios are taken within a round. Then follow the report on two ranks beside that on all cores, over
+//! the shards of a longer run, and the times that rpd-graph takes for a call, without a database. With `--only-ranks`, only
+//! the former is timed; with `--screen-ranks`, only the first screen of a run of so many ranks and ten million calls. It
+//! needs MPI.
 //!
 //! The run and the seconds of each round remain in the folder until all rounds are done. After `--minutes`, the benchmark
 //! stops, and the same command goes on with the next round.
 
 mod first_screen;
 mod graph_speed;
+mod ranks;
 mod rounds;
 
 use clap::Parser;
 use rounds::TimedRounds;
-use rpd_tests::harness::{Job, binary, mpirun, repository, rpd_merge};
+use rpd_tests::harness::{Job, binary, repository, rpd_merge};
 use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use rpd_tests::synthetic::{BulkRun, write_bulk_shards};
 use rusqlite::{Connection, OpenFlags};
@@ -31,9 +33,6 @@ use std::time::{Duration, Instant};
 
 /// Calls of the run with a first screen.
 const SCREEN_CALLS: u32 = 10_000_000;
-/// How many times as many events the run has that is reported on two ranks. It must take much longer than the start of
-/// these, which is subtracted.
-const LONG: usize = 4;
 /// Longest turn.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Rows with times, as `rpd-report summary` groups them.
@@ -73,6 +72,9 @@ struct Arguments {
     /// Events of each of the eight ranks
     #[arg(long)]
     events: Option<usize>,
+    /// Time only the report on two ranks
+    #[arg(long)]
+    only_ranks: bool,
     /// Time only the first screen of a run of this many ranks with ten million calls; 4,096 ranks need 20 GB of disk
     #[arg(long)]
     screen_ranks: Option<u32>,
@@ -92,22 +94,13 @@ struct Arguments {
 enum Contestant {
     Report,
     FromShards,
-    /// From the shards of the longer run.
-    FromLongShards,
-    /// From the same, on two ranks.
-    OnRanks,
-    /// Two ranks that report almost nothing.
-    StartOfRanks,
     Sums,
     Percentiles,
 }
 
-const CONTESTANTS: [(Contestant, &str); 7] = [
+const CONTESTANTS: [(Contestant, &str); 4] = [
     (Contestant::Report, "rpd-report summary"),
     (Contestant::FromShards, "rpd-report summary, from shards"),
-    (Contestant::FromLongShards, "the same of four times the events"),
-    (Contestant::OnRanks, "mpirun -n 2 rpd-report summary, of these"),
-    (Contestant::StartOfRanks, "mpirun -n 2 rpd-report clocks"),
     (Contestant::Sums, "SQL: counts, sums, extremes"),
     (Contestant::Percentiles, "SQL: the same and percentiles"),
 ];
@@ -126,6 +119,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         return first_screen::print(folder.path(), rounds.min(3), (ranks, steps));
     }
     let events = arguments.events.unwrap_or(if arguments.bench { 500_000 } else { 1_000 });
+    if arguments.only_ranks {
+        return ranks::print(&place, rounds, events);
+    }
     let folder = place.join(format!("events-{events}"));
     let began = Instant::now();
     let inputs = find_or_write_inputs(&folder, events)?;
@@ -158,22 +154,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         "\n| | seconds | million rows with times a second | of all | times the report: mean and 95 % interval |"
     );
     println!("|---|--:|--:|--:|--:|");
-    for (at, (contestant, name)) in CONTESTANTS.iter().enumerate() {
+    for (at, (_, name)) in CONTESTANTS.iter().enumerate() {
         let ratios = seconds[at].iter().zip(&seconds[0]).map(|(other, report)| other / report);
         let median = median(seconds[at].iter().copied());
-        let [speed, of_all] = [rows, all_rows].map(|rows| match contestant {
-            // The rows of the longer run are not counted.
-            Contestant::FromLongShards | Contestant::OnRanks | Contestant::StartOfRanks => String::new(),
-            _ => format!("{:.1}", rows as f64 / median / 1e6),
-        });
-        println!("| {name} | {median:.3} | {speed} | {of_all} | {} |", RatioInterval::of(ratios));
+        let [speed, of_all] = [rows, all_rows].map(|rows| rows as f64 / median / 1e6);
+        println!("| {name} | {median:.3} | {speed:.1} | {of_all:.1} | {} |", RatioInterval::of(ratios));
     }
-    let [threads, ranks, start] = [2, 3, 4].map(|at| seconds[at].iter());
-    let ratios = threads.zip(ranks).zip(start).map(|((threads, ranks), start)| threads / (ranks - start));
-    println!(
-        "\nspeed on two ranks, without the start of mpirun, to that on all cores as threads: {}",
-        RatioInterval::of(ratios)
-    );
+    ranks::print(&place, rounds, events)?;
     graph_speed::print(rounds, if arguments.bench { 500 } else { 10 })?;
     Ok(())
 }
@@ -182,22 +169,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 struct RunForms {
     database: PathBuf,
     shards: Vec<PathBuf>,
-    /// Shards of the longer run.
-    long: Vec<PathBuf>,
 }
 
 /// Writes and merges a run of eight ranks, unless an earlier part of the benchmark has done so.
 fn find_or_write_inputs(folder: &Path, events: usize) -> Result<RunForms, Box<dyn Error>> {
-    let of_events =
-        |events| BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
-    let shards = write_bulk_shards(&folder.join("runs"), &of_events(events))?;
-    let long = write_bulk_shards(&folder.join("long"), &of_events(events * LONG))?;
+    let run = BulkRun { ranks: 8, ranks_per_node: 8, events_per_rank: events, ..BulkRun::default() };
+    let shards = write_bulk_shards(&folder.join("runs"), &run)?;
     let database = folder.join("run.db");
     if database.exists() {
-        return Ok(RunForms { database, shards, long });
+        return Ok(RunForms { database, shards });
     }
     let _ = rpd_merge().limit(LIMIT).arg("--quiet").arg("-o").arg(&database).args(&shards).run().success();
-    Ok(RunForms { database, shards, long })
+    Ok(RunForms { database, shards })
 }
 
 /// Returns the number of rows with times, and with that of their events and arguments, which a report from shards
@@ -214,24 +197,12 @@ fn count_rows(database: &Path) -> Result<(i64, i64), rusqlite::Error> {
 fn time_turn(contestant: Contestant, forms: &RunForms) -> Result<f64, Box<dyn Error>> {
     let began = Instant::now();
     let query = match contestant {
-        Contestant::Report
-        | Contestant::FromShards
-        | Contestant::FromLongShards
-        | Contestant::OnRanks
-        | Contestant::StartOfRanks => {
-            let report = binary("rpd-report");
-            let job = match contestant {
-                Contestant::OnRanks | Contestant::StartOfRanks => mpirun(2).arg(report),
-                _ => Job::new(report),
-            };
-            let job = job.limit(LIMIT).args(["--quiet", "--format", "csv"]);
+        Contestant::Report | Contestant::FromShards => {
+            let job =
+                Job::new(binary("rpd-report")).limit(LIMIT).args(["--quiet", "--format", "csv", "summary"]);
             let outcome = match contestant {
-                Contestant::FromShards => job.arg("summary").args(&forms.shards).run(),
-                Contestant::FromLongShards | Contestant::OnRanks => {
-                    job.arg("summary").args(&forms.long).run()
-                }
-                Contestant::StartOfRanks => job.arg("clocks").arg(&forms.database).run(),
-                _ => job.arg("summary").arg(&forms.database).run(),
+                Contestant::FromShards => job.args(&forms.shards).run(),
+                _ => job.arg(&forms.database).run(),
             };
             let seconds = began.elapsed().as_secs_f64();
             return if outcome.code() == Some(0) { Ok(seconds) } else { Err(outcome.to_string().into()) };
