@@ -5,12 +5,12 @@ use crate::report::{Cell, Report, ReportTable, Unavailable};
 use crate::rows::{CategoryCode, NameNumber, TimedRow, TimedRows, TimedTable};
 use crate::statistics::{Distribution, DurationSummary};
 use rayon::prelude::*;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values, exchange_values, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::counted;
 use rpd_run::RowUnit;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// What has rows of its own in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn report_summary(
     };
     let rows = TimedRows::new(run);
     let (named, span) = named_durations(&rows, comm, &groups)?;
-    let lines = sorted_lines(named);
+    let lines = sorted_lines(summarise(comm, named)?);
     let mut notes = Vec::new();
     let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
     if inexact > 0 {
@@ -176,7 +176,7 @@ type GroupName = (u32, String, Option<String>);
 /// Durations of each name.
 type NamedTimes = BTreeMap<GroupName, Distribution>;
 
-/// Returns the durations of each name, and the span of all rows.
+/// Returns the durations of each name on this merge rank, and on rank 0 the span of all rows.
 fn named_durations(
     rows: &TimedRows<'_>,
     comm: &dyn Comm,
@@ -193,12 +193,59 @@ fn named_durations(
         let span = found.span;
         Ok((found.into_named(rows), span))
     };
-    rows.fold_units(comm, of_unit, |(mut named, span), (others, other_span)| {
+    let join = |(mut named, span): (NamedTimes, _), (others, other_span): (NamedTimes, _)| {
         for (name, durations) in others {
             named.entry(name).or_default().join(durations);
         }
         (named, joined_span(span, other_span))
-    })
+    };
+    let (named, span) = rows.fold_own_units(comm, of_unit, join)?;
+    Ok((named, rows.gather(comm, span, joined_span)?))
+}
+
+/// Evaluates the durations of each name on one of the merge ranks. Returns the results on rank 0, by name.
+fn summarise(comm: &dyn Comm, named: NamedTimes) -> Result<Vec<(GroupName, DurationSummary)>, Failure> {
+    let own: Vec<_> = share_names(comm, named)?.into_iter().collect();
+    let summary = |(name, durations): (GroupName, Distribution)| Some((name, durations.summary()?));
+    let summarised: Vec<_> = own.into_par_iter().filter_map(summary).collect();
+    let mut all: Vec<_> = gather_values(comm, summarised)?.into_iter().flatten().collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(all)
+}
+
+/// Shares the names among the merge ranks, so that each has about as many durations. Returns the names of this one with
+/// their durations on all ranks.
+fn share_names(comm: &dyn Comm, named: NamedTimes) -> Result<NamedTimes, Failure> {
+    if comm.size() == 1 {
+        return Ok(named);
+    }
+    let own: Vec<(GroupName, u64)> =
+        named.iter().map(|(name, durations)| (name.clone(), durations.kept() as u64)).collect();
+    let mut counts: BTreeMap<GroupName, u64> = BTreeMap::new();
+    for (name, count) in all_gather_values(comm, &own)?.into_iter().flatten() {
+        *counts.entry(name).or_default() += count;
+    }
+    let mut by_count: Vec<(GroupName, u64)> = counts.into_iter().collect();
+    by_count.sort_by_key(|(_, count)| Reverse(*count));
+    let mut least: BinaryHeap<Reverse<(u64, usize)>> =
+        (0..comm.size()).map(|rank| Reverse((0, rank))).collect();
+    let mut owners: HashMap<GroupName, usize> = HashMap::new();
+    for (name, count) in by_count {
+        if let Some(Reverse((load, rank))) = least.pop() {
+            least.push(Reverse((load + count, rank)));
+            owners.insert(name, rank);
+        }
+    }
+    let mut outgoing: Vec<Vec<(GroupName, Distribution)>> = (0..comm.size()).map(|_| Vec::new()).collect();
+    for (name, durations) in named {
+        let owner = owners.get(&name).copied().unwrap_or(0);
+        outgoing[owner].push((name, durations));
+    }
+    let mut shared: NamedTimes = std::mem::take(&mut outgoing[comm.rank()]).into_iter().collect();
+    for (name, durations) in exchange_values(comm, outgoing)? {
+        shared.entry(name).or_default().join(durations);
+    }
+    Ok(shared)
 }
 
 /// A line of the table.
@@ -213,10 +260,7 @@ struct SummaryLine {
 }
 
 /// Returns the lines by group, those with the most time first.
-fn sorted_lines(named: NamedTimes) -> Vec<SummaryLine> {
-    let named: Vec<_> = named.into_iter().collect();
-    let summarised: Vec<_> =
-        named.into_par_iter().filter_map(|(name, durations)| Some((name, durations.summary()?))).collect();
+fn sorted_lines(summarised: Vec<(GroupName, DurationSummary)>) -> Vec<SummaryLine> {
     let mut totals: HashMap<(u32, String), i128> = HashMap::new();
     for ((group, domain, _), times) in &summarised {
         *totals.entry((*group, domain.clone())).or_default() += times.total;

@@ -108,12 +108,26 @@ impl<'r> TimedRows<'r> {
         self.run.database.units.iter().filter(|unit| has_none || is_selected(unit)).collect()
     }
 
-    /// Reads each selected unit on the merge rank that has it, and joins the results on rank 0. Other ranks get those of
-    /// their own units. Every rank calls this. `read_unit` gets the position of the unit in the run, too.
+    /// Reads each selected unit on the merge rank that has it, and joins the results on rank 0. Other ranks get the
+    /// default. Every rank calls this. `read_unit` gets the position of the unit in the run, too.
     ///
     /// # Errors
     /// As `read_unit`. All ranks have agreed on it.
     pub(crate) fn fold_units<T: Send + Default + Serialize + DeserializeOwned>(
+        &self,
+        comm: &dyn Comm,
+        read_unit: impl Fn(usize, &RowUnit) -> Result<T, Failure> + Sync + Send,
+        join: impl Fn(T, T) -> T + Sync + Send,
+    ) -> Result<T, Failure> {
+        let own = self.fold_own_units(comm, read_unit, &join)?;
+        self.gather(comm, own, join)
+    }
+
+    /// Reads each selected unit on the merge rank that has it, and joins the results of this rank. Every rank calls this.
+    ///
+    /// # Errors
+    /// As `read_unit`. All ranks have agreed on it.
+    pub(crate) fn fold_own_units<T: Send + Default>(
         &self,
         comm: &dyn Comm,
         read_unit: impl Fn(usize, &RowUnit) -> Result<T, Failure> + Sync + Send,
@@ -125,10 +139,23 @@ impl<'r> TimedRows<'r> {
         let local: Vec<_> = local.filter(|(_, unit)| selected.contains(&std::ptr::from_ref(*unit))).collect();
         let read = local.into_par_iter().map(|(place, unit)| read_unit(place, unit));
         let own = read.try_reduce(T::default, |one, other| Ok(join(one, other)));
+        if comm.size() == 1 { own } else { agree_on_result(comm, own) }
+    }
+
+    /// Joins the results of all merge ranks on rank 0, with the categories and the number of rows that they left out.
+    /// Other ranks get the default. Every rank calls this.
+    ///
+    /// # Errors
+    /// If a message is damaged.
+    pub(crate) fn gather<T: Default + Serialize + DeserializeOwned>(
+        &self,
+        comm: &dyn Comm,
+        own: T,
+        join: impl Fn(T, T) -> T,
+    ) -> Result<T, Failure> {
         if comm.size() == 1 {
-            return own;
+            return Ok(own);
         }
-        let own = agree_on_result(comm, own)?;
         let left_out = self.without_times.swap(0, Ordering::Relaxed);
         let mut joined = T::default();
         for (theirs, left_out, categories) in gather_values(comm, (own, left_out, self.names.categories()))? {

@@ -45,7 +45,7 @@ struct Moments {
 }
 
 /// What a distribution amounts to.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct DurationSummary {
     pub(crate) count: u64,
     /// Sum, ns.
@@ -104,6 +104,11 @@ impl Distribution {
         if self.in_pieces > MAX_EXACT || is_large {
             self.count_values();
         }
+    }
+
+    /// Returns the number of values that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.in_pieces + self.last.len()
     }
 
     /// Counts the values of all pieces, and releases them.
