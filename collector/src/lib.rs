@@ -13,7 +13,7 @@
 //! shard_output/   rows in, shard out: one thread
 //! child/          the command: its program, library, signals and end
 //! drain/          rings in, rows out
-//! node_metrics/   counters of the node
+//! node_metrics/   counters of the node and of recorded threads
 //! clock_probe/    the clocks of nodes against each other
 //! backend/        profilers that run the command, or run inside of it, and their files
 //! command_line/   options
@@ -39,6 +39,7 @@ mod shard_output;
 
 pub use command_line::CollectOptions;
 pub use doctor::parser as doctor_parser;
+pub use drain::RecordedThreads;
 pub use host::machine::{clock_domain, node};
 pub use launcher::SourceDefaults;
 pub use node_metrics::{SystemConfig, SystemSampler};

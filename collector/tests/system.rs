@@ -2,7 +2,8 @@
 
 use crate::support;
 use rpd_collect::{
-    OutputBatch, OutputItem, ShardOutput, ShardPlace, SourceDefaults, SystemConfig, SystemSampler,
+    OutputBatch, OutputItem, RecordedThreads, ShardOutput, ShardPlace, SourceDefaults, SystemConfig,
+    SystemSampler,
 };
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -54,35 +55,47 @@ fn metrics(path: &Path) -> Option<Metrics> {
     let shard = Shard::open(path).unwrap();
     let is_sampler = |p: &&Process| p.command.starts_with("rpd-collect: system metrics of ");
     let process = shard.processes.values().find(is_sampler)?.clone();
-    let source = process.source;
+    let Counters { ticks, values } = counters(&shard, process.source);
+    Some(Metrics { shard, process, ticks, values })
+}
+
+/// The counters of a process.
+struct Counters {
+    /// Time of each tick, ns.
+    ticks: Vec<i64>,
+    /// Times and values of each counter.
+    values: BTreeMap<String, Vec<(i64, f64)>>,
+}
+
+fn counters(shard: &Shard, source: u32) -> Counters {
     let mut names = Vec::new();
-    rows(&shard, source, INFO_PMC, ["name", "agent_id"], |[name, agent]| {
+    rows(shard, source, INFO_PMC, ["name", "agent_id"], |[name, agent]| {
         assert!(number(agent) >= 1);
         names.push(name.text_lossy().unwrap().into_owned());
     });
     let mut events = 0;
-    rows(&shard, source, EVENT, ["category_id"], |_| events += 1);
+    rows(shard, source, EVENT, ["category_id"], |_| events += 1);
     let mut time_of = BTreeMap::new();
     let mut ticks = Vec::new();
-    rows(&shard, source, SAMPLE, ["track_id", "timestamp", "event_id"], |[track, time, event]| {
+    rows(shard, source, SAMPLE, ["track_id", "timestamp", "event_id"], |[track, time, event]| {
         assert_eq!(number(track), 1);
         ticks.push(number(time));
         time_of.insert(number(event), number(time));
     });
     assert_eq!((events, time_of.len()), (ticks.len(), ticks.len()), "an event for each sample");
     let mut tracks = 0;
-    rows(&shard, source, TRACK, ["tid"], |[thread]| {
+    rows(shard, source, TRACK, ["tid"], |[thread]| {
         tracks += 1;
         assert_eq!(thread, Value::Null);
     });
     assert_eq!(tracks, 1);
     let mut values: BTreeMap<String, Vec<(i64, f64)>> = BTreeMap::new();
-    rows(&shard, source, PMC_EVENT, ["event_id", "pmc_id", "value"], |[event, counter, value]| {
+    rows(shard, source, PMC_EVENT, ["event_id", "pmc_id", "value"], |[event, counter, value]| {
         let Value::Real(value) = value else { panic!("no value: {value:?}") };
         let name = names[number(counter) as usize - 1].clone();
         values.entry(name).or_default().push((time_of[&number(event)], value));
     });
-    Some(Metrics { shard, process, ticks, values })
+    Counters { ticks, values }
 }
 
 /// Returns `rpd-collect` with a run id for this test alone: parallel tests use the same node, and only one
@@ -105,8 +118,11 @@ fn collect(bench: &Bench, test: &str) -> (Command, PathBuf) {
     (command, shard)
 }
 
-fn mean(values: &[(i64, f64)]) -> f64 {
-    values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
+/// Returns the mean of a counter until a time. A value counts until the next one, and is written when it changes.
+fn mean(values: &[(i64, f64)], end: i64) -> f64 {
+    let until = values.iter().skip(1).map(|(time, _)| *time).chain([end]);
+    let sum: f64 = values.iter().zip(until).map(|((from, value), to)| value * (to - from) as f64).sum();
+    sum / (end - values[0].0) as f64
 }
 
 #[test]
@@ -126,7 +142,8 @@ fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
     let span = ticks.last().unwrap() - ticks[0];
     assert!((1_500_000_000..4_500_000_000).contains(&span), "{span} ns");
 
-    let busy = mean(&metrics.values["cpu.user"]) + mean(&metrics.values["cpu.system"]);
+    let end = ticks.last().unwrap() + 1;
+    let busy = mean(&metrics.values["cpu.user"], end) + mean(&metrics.values["cpu.system"], end);
     let cpus = std::thread::available_parallelism().unwrap().get() as f64;
     assert!((30.0 / cpus..100.1).contains(&busy), "a program that spins, and {busy} % of the CPUs busy");
     for name in ["cpu.user", "cpu.system", "cpu.iowait", "cpu.idle"] {
@@ -149,7 +166,8 @@ fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
     });
     assert!(agents[0].0 == "CPU" && !agents[0].1.is_empty(), "{agents:?}");
     if let Some(cost) = metrics.values.get("sampler.cpu") {
-        assert!(mean(cost) < 5.0, "{} % of a CPU for sampling", mean(cost));
+        let percent = mean(cost, end);
+        assert!(percent < 5.0, "{percent} % of a CPU for sampling");
     }
 }
 
@@ -162,6 +180,83 @@ fn a_program_of_less_than_a_second_is_not_sampled() {
     assert_eq!(exit_code(&run(command.arg("--").arg(&program))), 0);
     assert_eq!(Trace::read(&shard).marks.len(), 1);
     assert!(metrics(&shard).is_none());
+}
+
+/// Computes for some seconds on one core, which it shares with a child if it has an argument, and prints what the kernel
+/// counts for it: the time, its time on the core, and its time without it, ns.
+const ON_ONE_CORE: &str = r#"
+    #include <sched.h>
+    #include <time.h>
+    static void print(FILE *out) {
+        struct timespec now;
+        unsigned long long run, delay;
+        FILE *file = fopen("/proc/thread-self/schedstat", "r");
+        if (!file || fscanf(file, "%llu %llu", &run, &delay) != 2) exit(3);
+        fclose(file);
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        fprintf(out, "%lld %llu %llu\n", now.tv_sec * 1000000000LL + now.tv_nsec, run, delay);
+    }
+    int main(int argc, char **argv) {
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        CPU_SET(0, &first);
+        if (sched_setaffinity(0, sizeof first, &first)) return 2;
+        pid_t child = argc > 1 ? fork() : 0;
+        if (argc > 1 && child == 0) for (;;) {}
+        roctxMarkA("computes");
+        struct timespec began, now;
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        do {
+            for (volatile int i = 0; i < 3000000; i++) {}
+            print(stdout);
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        } while (now.tv_sec - began.tv_sec < 4);
+        if (child) kill(child, SIGKILL);
+        return 0;
+    }
+"#;
+
+#[test]
+fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("on_one_core", ON_ONE_CORE);
+    let waited = ["alone", "shared"].map(|how| {
+        let (mut command, shard) = collect(&bench, how);
+        let output = run(command.arg("--").arg(&program).args((how == "shared").then_some("shared")));
+        assert_eq!(exit_code(&output), 0, "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let printed: Vec<[i64; 3]> = text
+            .lines()
+            .map(|line| {
+                let numbers: Vec<i64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+                numbers.try_into().unwrap()
+            })
+            .collect();
+        let shard = Shard::open(&shard).unwrap();
+        let process =
+            shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
+        let Counters { values, .. } = counters(&shard, process.source);
+        assert_eq!(values.keys().collect::<Vec<_>>(), ["thread.cpu", "thread.cpu_wait"]);
+        let [from, to] = [values["thread.cpu"][0].0, values["thread.cpu"].last().unwrap().0];
+        assert!(to - from > 1_500_000_000, "{} ns are sampled", to - from);
+        // Between two lines, the program ran and waited at one rate.
+        let at = |time: i64, column: usize| {
+            let next = printed.partition_point(|line| line[0] < time).clamp(1, printed.len() - 1);
+            let (before, after) = (printed[next - 1], printed[next]);
+            let part = (time - before[0]) as f64 / (after[0] - before[0]) as f64;
+            before[column] as f64 + part * (after[column] - before[column]) as f64
+        };
+        for (name, column) in [("thread.cpu", 1), ("thread.cpu_wait", 2)] {
+            let intervals = values[name].windows(2);
+            let recorded: f64 =
+                intervals.map(|pair| pair[0].1 / 100.0 * (pair[1].0 - pair[0].0) as f64).sum();
+            let counted = at(to, column) - at(from, column);
+            let error = (recorded - counted).abs() / (to - from) as f64;
+            assert!(error < 0.04, "{how}: {name}: {recorded} ns, the program saw {counted}");
+        }
+        (at(to, 2) - at(from, 2)) / (to - from) as f64
+    });
+    assert!(waited[1] > 0.3, "the child takes half of the core: {waited:?}");
 }
 
 /// A collector with nothing but its sampler.
@@ -210,6 +305,7 @@ impl Node {
             },
             root: files.to_owned(),
             retry,
+            threads: RecordedThreads::default(),
         };
         let sampler = SystemSampler::start(config, output.side()).unwrap();
         Node { output, finished, sampler, shard }

@@ -10,6 +10,7 @@ mod outbox;
 mod pairing;
 mod pause;
 mod processes;
+mod recorded_threads;
 mod requests;
 mod rings;
 mod thread;
@@ -17,6 +18,8 @@ mod wakeups;
 
 pub(crate) use collector_command::CommandEnd;
 pub(crate) use listener::RingListener;
+pub(crate) use recorded_threads::RecordedThread;
+pub use recorded_threads::RecordedThreads;
 
 use crate::host::event_flag::EventFlag;
 use crate::launcher::SourceDefaults;
@@ -34,15 +37,16 @@ pub(crate) struct RingCollector {
 }
 
 impl RingCollector {
-    /// Starts the thread.
+    /// Starts the thread. It keeps the list of the threads that it records.
     pub(crate) fn start(
         listener: RingListener,
         defaults: SourceDefaults,
+        threads: RecordedThreads,
         output: ShardOutput,
     ) -> io::Result<RingCollector> {
         let wake = EventFlag::new()?;
         let (commands, incoming) = sync_channel(2);
-        let drain = RingDrain::new(defaults, output, wake.clone());
+        let drain = RingDrain::new(defaults, threads, output, wake.clone());
         let thread = CollectingThread { listener, commands: incoming, wake: wake.clone(), drain };
         std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || thread.run())?;
         Ok(RingCollector { commands, wake })

@@ -8,6 +8,7 @@ use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
 use super::pairing::ThreadSpans;
 use super::processes::{EnteredThread, TracedProcesses};
+use super::recorded_threads::RecordedThreads;
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::event_flag::EventFlag;
 use crate::host::{machine, process};
@@ -51,6 +52,7 @@ const DROPPED_TABLES: [(DroppedKind, Option<TableId>); 7] = [
 pub(super) struct RingDrain {
     sources: TracedProcesses,
     rings: Vec<ThreadRing>,
+    threads: RecordedThreads,
     out: RowOutbox,
     wakeups: WakeupThreads,
     /// Fill level of the fullest ring at the calls of producers since the last query.
@@ -80,12 +82,15 @@ struct ThreadRing {
     thread: i64,
     /// Thread id from the system.
     tid: i32,
+    /// Number on the list of recorded threads; `None` if it is not on it.
+    listed: Option<u64>,
 }
 
 impl RingDrain {
     /// `wake` is an eventfd that is written to when a producer has called.
     pub(super) fn new(
         defaults: SourceDefaults,
+        threads: RecordedThreads,
         output: ShardOutput,
         wake: EventFlag,
     ) -> Arc<Mutex<RingDrain>> {
@@ -95,6 +100,7 @@ impl RingDrain {
             Mutex::new(RingDrain {
                 sources,
                 rings: Vec::new(),
+                threads,
                 out,
                 wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
                 wakeup_fullness: None,
@@ -150,6 +156,7 @@ impl RingDrain {
     /// Sends the rows that are complete.
     pub(super) fn send(&mut self) {
         self.out.send();
+        self.threads.publish();
     }
 
     /// Reads all rings and asks the writing thread to sync everything.
@@ -227,16 +234,21 @@ impl RingDrain {
         if let Some(start_clocks) = self.start_clocks.take() {
             self.out.push(OutputItem::Clock(Box::new(start_clocks)));
         }
+        let time_namespace = self.sources.domain().time_namespace;
         let Some(source) = self.sources.get_mut(at) else { return };
         if changed {
             self.out.push(OutputItem::Process(Box::new(source.process.clone())));
         }
         let thread = source.next_thread();
+        let name: Box<str> = String::from_utf8_lossy(facts.thread_name.text()).into();
+        // In other namespaces, ids and times are not those of this process.
+        let is_near = pid > 0 && facts.pid == pid && source.process.domain.time_namespace == time_namespace;
+        let listed = is_near.then(|| self.threads.enter(source.process.source, pid, facts.tid, name.clone()));
         self.out.push(OutputItem::Thread {
             source: source.process.source,
             ppid: source.process.ppid,
             tid: facts.tid,
-            name: String::from_utf8_lossy(facts.thread_name.text()).into(),
+            name,
             start: facts.start_ns,
         });
         let watched = self.wakeups.watch(consumer.wakeup());
@@ -247,6 +259,7 @@ impl RingDrain {
             source: at,
             thread,
             tid: facts.tid,
+            listed,
         });
     }
 
@@ -314,6 +327,7 @@ impl RingDrain {
             return;
         }
         let ring = self.rings.swap_remove(at);
+        ring.listed.into_iter().for_each(|number| self.threads.leave(number));
         let Some(source) = self.sources.get_mut(ring.source) else { return };
         source.log.end_thread(ring.log, &mut self.out);
         let number = source.process.source;

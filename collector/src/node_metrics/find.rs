@@ -30,7 +30,8 @@ impl NodeMetrics {
     }
 }
 
-fn cpu_model(root: &Path) -> String {
+/// Returns the model of the CPUs, or their architecture.
+pub(super) fn cpu_model(root: &Path) -> String {
     let cpuinfo = text_of(&root.join("proc/cpuinfo")).unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.and_then(|rest| rest.split_once(':')).map(|(_, model)| model.trim().to_owned());

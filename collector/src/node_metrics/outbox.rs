@@ -134,6 +134,7 @@ fn describe(SystemConfig { source, defaults, .. }: &SystemConfig) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::RecordedThreads;
     use crate::launcher::{RankIdentity, SourceDefaults};
     use rpd_shard::model::rocpd::{EVENT, PMC_EVENT, SAMPLE};
     use rpd_shard::rank_set::RankSet;
@@ -150,6 +151,7 @@ mod tests {
             defaults: SourceDefaults { rank, rank_is_named: false, ranks: RankSet::default(), node, domain },
             root: PathBuf::from("/nowhere"),
             retry: PERIOD,
+            threads: RecordedThreads::default(),
         }
     }
 

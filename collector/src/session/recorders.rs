@@ -3,7 +3,7 @@
 use super::control::StartMessage;
 use crate::child::signals;
 use crate::clock_probe::{ProbeAgent, ProbeConfig};
-use crate::drain::{RingCollector, RingListener};
+use crate::drain::{RecordedThreads, RingCollector, RingListener};
 use crate::host::machine;
 use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
 use crate::log::{TOO_MANY_FILES, warn};
@@ -97,12 +97,14 @@ pub(super) fn begin(
         domain: domain.clone(),
     };
     let place = start.place(domain);
+    let threads = RecordedThreads::default();
     let metrics = SystemConfig {
         source: SYSTEM_SOURCE,
         run: Path::new(&start.root).join(&start.run.run_id),
         defaults: defaults.clone(),
         root: PathBuf::from("/"),
         retry: SystemConfig::RETRY,
+        threads: threads.clone(),
     };
     let (output, finished) = ShardOutput::start_with(place.clone(), beginning)?;
     let side = output.side();
@@ -114,6 +116,6 @@ pub(super) fn begin(
         None
     });
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
-    let collector = RingCollector::start(RingListener::new(socket), defaults.clone(), output)?;
+    let collector = RingCollector::start(RingListener::new(socket), defaults.clone(), threads, output)?;
     Ok(StartedRecorders { collector, system, probes, finished, side, defaults, place })
 }

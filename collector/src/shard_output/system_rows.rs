@@ -58,7 +58,8 @@ pub(crate) struct MetricCounter {
     pub(crate) instance: usize,
 }
 
-/// Agents and counters of the node.
+/// Agents and counters of the node or of a process. The first description of a source has its agents, and later ones have
+/// more counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricsDescription {
     pub(crate) source: u32,
@@ -106,6 +107,9 @@ impl MetricsDescription {
                 value_type, EMPTY, EMPTY, ZERO, ZERO, NOTHING,
             ];
             writer.push(self.source, INFO_PMC, &row)?;
+        }
+        if self.agents.is_empty() {
+            return Ok(());
         }
         let name = Value::Int(writer.string(TRACK_NAME)?);
         writer.push(self.source, TRACK, &[ONLY, ONLY, Value::Null, name, NOTHING])?;

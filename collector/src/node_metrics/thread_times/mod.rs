@@ -1,0 +1,249 @@
+//! CPU time of the recorded threads: how long each ran, and how long it had no core although it could have run. The kernel
+//! counts both for each thread (`/proc/PID/task/TID/schedstat`, with `CONFIG_SCHED_INFO`).
+//!
+//! The rows belong to the process of the thread. A value counts from its time to that of the next one, see
+//! [`shares::ThreadShares`].
+
+mod shares;
+
+use super::file::BoundedFile;
+use crate::drain::{RecordedThread, RecordedThreads};
+use crate::shard_output::{
+    MetricAgent, MetricCounter, MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput,
+};
+use shares::{IntervalShares, SchedTimes, ThreadShares};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A thread that lives shorter is not sampled: most are too many, and short commands need no counters.
+const MIN_AGE: Duration = Duration::from_secs(1);
+/// Maximum number of threads that are sampled at a time.
+const MAX_THREADS: usize = 256;
+/// Maximum number of counters of a process: two for each thread that it ever had.
+const MAX_COUNTERS: i64 = 1 << 12;
+/// Maximum number of items that wait for the writing thread. Beyond that, intervals become longer.
+const MAX_PENDING_ITEMS: usize = 4096;
+/// Bytes of a line of `schedstat`.
+const LINE_BYTES: usize = 128;
+
+/// Samples the threads on a list.
+pub(super) struct ThreadTimes {
+    list: RecordedThreads,
+    seen: u64,
+    threads: Vec<SampledThread>,
+    processes: BTreeMap<u32, SampledProcess>,
+    /// Folder that contains `proc`.
+    root: PathBuf,
+    /// Name of the CPU.
+    cpu: String,
+    max_open_files: usize,
+    output: SideOutput,
+    items: Vec<OutputItem>,
+}
+
+struct SampledThread {
+    thread: RecordedThread,
+    since: Instant,
+    state: ThreadState,
+}
+
+enum ThreadState {
+    /// It has not lived for [`MIN_AGE`], or there was no room.
+    Waiting,
+    /// `first_counter` is the key of the counter of its run time; that of its waiting follows.
+    Sampled { file: BoundedFile, shares: ThreadShares, first_counter: i64 },
+    /// Its times cannot be read.
+    Failed,
+}
+
+/// The counters of a process.
+#[derive(Default)]
+struct SampledProcess {
+    /// Number of counters.
+    counters: i64,
+    /// How many threads have had each name.
+    names: BTreeMap<Box<str>, u32>,
+}
+
+impl ThreadTimes {
+    pub(super) fn new(
+        list: RecordedThreads,
+        root: PathBuf,
+        cpu: String,
+        max_open_files: usize,
+        output: SideOutput,
+    ) -> ThreadTimes {
+        ThreadTimes {
+            list,
+            seen: 0,
+            threads: Vec::new(),
+            processes: BTreeMap::new(),
+            root,
+            cpu,
+            max_open_files,
+            output,
+            items: Vec::new(),
+        }
+    }
+
+    /// Returns whether there is no thread to sample.
+    pub(super) fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Samples all threads. `time` is now, ns of `CLOCK_BOOTTIME`.
+    pub(super) fn tick(&mut self, time: i64) {
+        self.follow_list();
+        if self.items.len() >= MAX_PENDING_ITEMS {
+            self.send();
+        }
+        let has_room = self.items.len() < MAX_PENDING_ITEMS;
+        let mut sampled = self.threads.iter().filter(|thread| thread.state.is_sampled()).count();
+        let mut completed: BTreeMap<(i64, u32), Vec<(i64, f64)>> = BTreeMap::new();
+        for at in 0..self.threads.len() {
+            if matches!(self.threads[at].state, ThreadState::Waiting)
+                && self.threads[at].since.elapsed() >= MIN_AGE
+                && sampled < MAX_THREADS
+            {
+                self.threads[at].state = self.begin(at, time, sampled);
+                sampled += usize::from(self.threads[at].state.is_sampled());
+                continue;
+            }
+            let found = &mut self.threads[at];
+            let ThreadState::Sampled { file, shares, first_counter } = &mut found.state else { continue };
+            if !has_room {
+                continue;
+            }
+            // A thread that has ended leaves the list soon, which ends its last interval.
+            let Some(times) = read(file) else { continue };
+            add_values(&mut completed, shares.add(time, times), found.thread.source, *first_counter);
+        }
+        self.push(completed);
+    }
+
+    /// Takes over the changes of the list.
+    fn follow_list(&mut self) {
+        let Some(listed) = self.list.changed_since(&mut self.seen) else { return };
+        let is_listed = |number: u64| listed.iter().any(|thread| thread.number == number);
+        let (stay, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.threads).into_iter().partition(|known| is_listed(known.thread.number));
+        self.threads = stay;
+        self.end_threads(&gone);
+        let last = self.threads.iter().map(|known| known.thread.number).max().unwrap_or(0);
+        let new = listed.into_iter().filter(|thread| thread.number > last);
+        let since = Instant::now();
+        self.threads.extend(new.map(|thread| SampledThread { thread, since, state: ThreadState::Waiting }));
+        self.threads.sort_by_key(|known| known.thread.number);
+    }
+
+    fn end_threads(&mut self, ended: &[SampledThread]) {
+        let mut completed = BTreeMap::new();
+        for SampledThread { thread, state, .. } in ended {
+            if let ThreadState::Sampled { shares, first_counter, .. } = state {
+                add_values(&mut completed, shares.end(), thread.source, *first_counter);
+            }
+        }
+        self.push(completed);
+    }
+
+    /// Begins to sample a thread, and describes its counters.
+    fn begin(&mut self, at: usize, time: i64, sampled: usize) -> ThreadState {
+        let RecordedThread { source, pid, tid, name, .. } = self.threads[at].thread.clone();
+        let path = self.root.join(format!("proc/{pid}/task/{tid}/schedstat"));
+        let Some(mut file) = BoundedFile::page(&path) else { return ThreadState::Failed };
+        let Some(times) = read(&file) else { return ThreadState::Failed };
+        if sampled >= self.max_open_files {
+            file.close();
+        }
+        let process = self.processes.entry(source).or_default();
+        if process.counters + 2 > MAX_COUNTERS {
+            return ThreadState::Failed;
+        }
+        let first_counter = process.counters + 1;
+        process.counters += 2;
+        // The same name in each rank, so that ranks can be compared.
+        let suffix = match tid == pid {
+            true => String::new(),
+            false => {
+                let known = process.names.entry(name.clone()).or_default();
+                *known += 1;
+                if *known > 1 { format!(" {name} {known}") } else { format!(" {name}") }
+            }
+        };
+        let counter = |what: &str, description| MetricCounter {
+            name: format!("{what}{suffix}"),
+            description,
+            units: "%",
+            component: "cpu",
+            agent: 0,
+            instance: 0,
+        };
+        let is_first = first_counter == 1;
+        let agent = || MetricAgent {
+            is_gpu: false,
+            name: self.cpu.clone(),
+            product: String::new(),
+            pci: String::new(),
+        };
+        self.items.push(OutputItem::MetricsDescription(Box::new(MetricsDescription {
+            source,
+            agents: if is_first { vec![agent()] } else { Vec::new() },
+            counters: vec![
+                counter("thread.cpu", "Share of time in which the thread ran"),
+                counter("thread.cpu_wait", "Share of time in which the thread waited for a CPU"),
+            ],
+        })));
+        ThreadState::Sampled { file, shares: ThreadShares::new(time, times), first_counter }
+    }
+
+    /// Adds a tick for each process and start of an interval, in the order of time.
+    fn push(&mut self, completed: BTreeMap<(i64, u32), Vec<(i64, f64)>>) {
+        let tick = |((time, source), values)| {
+            OutputItem::MetricsTick(Box::new(MetricsTick { source, time, period: None, values }))
+        };
+        self.items.extend(completed.into_iter().map(tick));
+    }
+
+    /// Sends what there is, if there is room.
+    pub(super) fn send(&mut self) {
+        if self.items.is_empty() {
+            return;
+        }
+        if let Err(batch) = self.output.try_send(OutputBatch::of(std::mem::take(&mut self.items))) {
+            self.items = batch.items;
+        }
+    }
+
+    /// Ends all threads, and sends the rest. Waits for room.
+    pub(super) fn end(mut self) {
+        let threads = std::mem::take(&mut self.threads);
+        self.end_threads(&threads);
+        // Fails only if the writing thread has ended, which the outbox of the node reports.
+        let _ = self.output.send(OutputBatch::of(self.items));
+    }
+}
+
+impl ThreadState {
+    fn is_sampled(&self) -> bool {
+        matches!(self, ThreadState::Sampled { .. })
+    }
+}
+
+fn read(file: &BoundedFile) -> Option<SchedTimes> {
+    let mut buffer = [0; LINE_BYTES];
+    SchedTimes::parse(std::str::from_utf8(file.read(&mut buffer).ok()?).ok()?)
+}
+
+/// Adds the values of completed intervals, by time and process.
+fn add_values(
+    completed: &mut BTreeMap<(i64, u32), Vec<(i64, f64)>>,
+    intervals: [Option<IntervalShares>; 2],
+    source: u32,
+    first_counter: i64,
+) {
+    for IntervalShares { start, run, wait } in intervals.into_iter().flatten() {
+        let values = completed.entry((start, source)).or_default();
+        values.extend([(first_counter, run), (first_counter + 1, wait)]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Shares of time of one thread, from its sums at each tick.
+
+/// Sums of a thread since it started, ns: the first two numbers of `schedstat`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SchedTimes {
+    /// On a core.
+    pub(super) run_ns: u64,
+    /// Runnable, but not on a core.
+    pub(super) wait_ns: u64,
+}
+
+impl SchedTimes {
+    /// Reads the text of `schedstat`.
+    pub(super) fn parse(text: &str) -> Option<SchedTimes> {
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let (Some(Ok(run_ns)), Some(Ok(wait_ns))) = (numbers.next(), numbers.next()) else { return None };
+        Some(SchedTimes { run_ns, wait_ns })
+    }
+}
+
+/// Shares of an interval that ends where the next one starts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct IntervalShares {
+    /// Start, ns of `CLOCK_BOOTTIME`.
+    pub(super) start: i64,
+    /// Share on a core, %.
+    pub(super) run: f64,
+    /// Share in which the thread could have run, but had no core, %.
+    pub(super) wait: f64,
+}
+
+/// Change of the share without a core that begins a new interval, percentage points.
+const MIN_CHANGE: f64 = 5.0;
+/// Length from which an interval ends in any case, ns.
+const MAX_LENGTH_NS: i64 = 1_000_000_000;
+
+/// Joins ticks with about the same share without a core to intervals of up to a second. The shares of an interval are
+/// exact means, so that the sum over intervals is exact, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadShares {
+    /// Start of the interval, and the sums then.
+    start: (i64, SchedTimes),
+    /// The last tick, and the sums then.
+    last: (i64, SchedTimes),
+    /// Share without a core in the interval before, %.
+    wait: Option<f64>,
+}
+
+impl ThreadShares {
+    pub(super) fn new(time: i64, times: SchedTimes) -> ThreadShares {
+        ThreadShares { start: (time, times), last: (time, times), wait: None }
+    }
+
+    /// Adds a tick. Returns the intervals that it completes, in their order.
+    pub(super) fn add(&mut self, time: i64, times: SchedTimes) -> [Option<IntervalShares>; 2] {
+        let now = (time, times);
+        let tick = shares(self.last, now);
+        let has_changed =
+            self.wait.zip(tick).is_none_or(|(wait, tick)| (tick.wait - wait).abs() >= MIN_CHANGE);
+        let before = std::mem::replace(&mut self.last, now);
+        if has_changed {
+            let completed = [shares(self.start, before), tick];
+            self.start = now;
+            self.wait = tick.map(|tick| tick.wait).or(self.wait);
+            return completed;
+        }
+        if time.saturating_sub(self.start.0) < MAX_LENGTH_NS {
+            return [None; 2];
+        }
+        let completed = shares(self.start, now);
+        self.start = now;
+        self.wait = completed.map(|shares| shares.wait).or(self.wait);
+        [completed, None]
+    }
+
+    /// Ends the thread. Returns the rest up to the last tick, and a mark from which on nothing is known.
+    pub(super) fn end(&self) -> [Option<IntervalShares>; 2] {
+        [shares(self.start, self.last), Some(IntervalShares { start: self.last.0, run: 0.0, wait: 0.0 })]
+    }
+}
+
+/// Returns the shares between two ticks; `None` if no time has passed.
+fn shares(from: (i64, SchedTimes), to: (i64, SchedTimes)) -> Option<IntervalShares> {
+    let length = to.0.saturating_sub(from.0);
+    let percent = |from: u64, to: u64| (to.saturating_sub(from) as f64 * 1e4 / length as f64).round() / 100.0;
+    (length > 0).then(|| IntervalShares {
+        start: from.0,
+        run: percent(from.1.run_ns, to.1.run_ns),
+        wait: percent(from.1.wait_ns, to.1.wait_ns),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TICK: i64 = 100_000_000;
+
+    #[test]
+    fn a_line_of_schedstat_is_read() {
+        assert_eq!(SchedTimes::parse("503 514 181\n"), Some(SchedTimes { run_ns: 503, wait_ns: 514 }));
+        assert_eq!([SchedTimes::parse(""), SchedTimes::parse("5"), SchedTimes::parse("a b c")], [None; 3]);
+    }
+
+    #[test]
+    fn a_thread_that_loses_its_core_begins_an_interval() {
+        let mut shares = ThreadShares::new(0, SchedTimes::default());
+        let mut sums = SchedTimes::default();
+        let mut found = Vec::new();
+        for tick in 1..=40 {
+            let has_core = !(15..25).contains(&(tick - 1));
+            sums.run_ns += if has_core { 100_000_000 } else { 50_000_000 };
+            sums.wait_ns += if has_core { 0 } else { 50_000_000 };
+            found.extend(shares.add(tick * TICK, sums).into_iter().flatten());
+        }
+        found.extend(shares.end().into_iter().flatten());
+        let found: Vec<_> = found.iter().map(|at| (at.start / TICK, at.run, at.wait)).collect();
+        let expected = [
+            (0, 100.0, 0.0),
+            (1, 100.0, 0.0),
+            (11, 100.0, 0.0),
+            (15, 50.0, 50.0),
+            (16, 50.0, 50.0),
+            (25, 100.0, 0.0),
+            (26, 100.0, 0.0),
+            (36, 100.0, 0.0),
+            (40, 0.0, 0.0),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn the_intervals_add_up_to_what_the_kernel_counted(
+            ticks in prop::collection::vec((1..300_000_000i64, 0..100_000_000u64, 0..100_000_000u64), 1..200)
+        ) {
+            let mut shares = ThreadShares::new(5, SchedTimes::default());
+            let (mut time, mut sums) = (5, SchedTimes::default());
+            let mut found = Vec::new();
+            for (passed, run, wait) in ticks {
+                time += passed;
+                sums = SchedTimes { run_ns: sums.run_ns + run, wait_ns: sums.wait_ns + wait };
+                found.extend(shares.add(time, sums).into_iter().flatten());
+            }
+            found.extend(shares.end().into_iter().flatten());
+            prop_assert_eq!((found[0].start, found.last().unwrap().start), (5, time));
+            let sum = |of: fn(&IntervalShares) -> f64| -> f64 {
+                found.windows(2).map(|pair| of(&pair[0]) / 100.0 * (pair[1].start - pair[0].start) as f64).sum()
+            };
+            // Shares are rounded to hundredths of a percent.
+            let error = 1.0 + (time - 5) as f64 * 0.5e-4;
+            prop_assert!((sum(|at| at.run) - sums.run_ns as f64).abs() <= error);
+            prop_assert!((sum(|at| at.wait) - sums.wait_ns as f64).abs() <= error);
+        }
+    }
+}
