@@ -237,6 +237,10 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
             shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
         let Counters { values, .. } = counters(&shard, process.source);
         assert_eq!(values.keys().collect::<Vec<_>>(), ["thread.cpu", "thread.cpu_wait"]);
+        let main = format!(r#"{{"rpd":{{"tid":{}}}}}"#, process.pid);
+        rows(&shard, process.source, INFO_PMC, ["extdata"], |[extdata]| {
+            assert_eq!(extdata.text_lossy().unwrap(), main);
+        });
         let [from, to] = [values["thread.cpu"][0].0, values["thread.cpu"].last().unwrap().0];
         assert!(to - from > 1_500_000_000, "{} ns are sampled", to - from);
         // Between two lines, the program ran and waited at one rate.

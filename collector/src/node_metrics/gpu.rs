@@ -54,8 +54,9 @@ fn describe(device: &Path) -> MetricAgent {
 
 fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMetrics) {
     let mut add = |path: PathBuf, divisor: f64, name: &str, description, units| {
+        let name = name.to_owned();
         let counter =
-            MetricCounter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
+            MetricCounter { name, description, units, component: "gpu", agent, instance, tid: None };
         metrics.add(BoundedFile::page(&path), FileMeaning::Value(divisor), vec![counter]);
     };
     for (file, name, description, units) in [

@@ -194,6 +194,7 @@ mod tests {
             component: "",
             agent: 0,
             instance: 0,
+            tid: None,
         };
         std::fs::write(&path, "7\n").unwrap();
         let mut metrics = NodeMetrics::new(1);
@@ -226,6 +227,7 @@ mod tests {
             component: "",
             agent: 0,
             instance: 0,
+            tid: None,
         };
         let mut metrics = NodeMetrics::new(1);
         for _ in 0..MAX_COUNTERS + 10 {

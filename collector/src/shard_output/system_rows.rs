@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `rocpd_info_process` | one, `rpd-collect: system metrics of HOST` |
 //! | `rocpd_info_agent` | one of type `CPU` for the node, and one of type `GPU` per device, with its PCI address in the name and in `$.rpd.pci` |
-//! | `rocpd_info_pmc` | one per counter, `value_type` `ABS`, `target_arch` `CPU` or `GPU` |
+//! | `rocpd_info_pmc` | one per counter, `value_type` `ABS`, `target_arch` `CPU` or `GPU`; `$.rpd.tid` of that of a thread |
 //! | `rocpd_track` | one, `system`, without a thread |
 //! | `rocpd_event` | one per tick, category `SYSTEM_METRICS`; `$.rpd.period_ms` on the first, and where the period changes |
 //! | `rocpd_sample` | one per tick; rocprofiler-systems has one per counter and tick |
@@ -56,6 +56,8 @@ pub(crate) struct MetricCounter {
     pub(crate) agent: usize,
     /// Index of the device among those of the component.
     pub(crate) instance: usize,
+    /// Thread id from the system, of a counter of a thread.
+    pub(crate) tid: Option<i32>,
 }
 
 /// Agents and counters of the node or of a process. The first description of a source has its agents, and later ones have
@@ -97,14 +99,31 @@ impl MetricsDescription {
             writer.push(self.source, INFO_AGENT, &row)?;
         }
         for counter in &self.counters {
-            let MetricCounter { name, description, units, component, .. } = counter;
+            let MetricCounter { name, description, units, component, tid, .. } = counter;
+            let extdata = tid.map(|tid| format!(r#"{{"rpd":{{"tid":{tid}}}}}"#));
             let [name, text, units, component, value_type] =
                 [name.as_str(), description, units, component, "ABS"].map(Value::from);
             let (agent, instance) = (int(counter.agent + 1), int(counter.instance));
             let arch = Value::from(self.agents.get(counter.agent).map_or("CPU", arch));
             let row = [
-                ONLY, ONLY, agent, arch, ZERO, instance, name, name, text, EMPTY, component, units,
-                value_type, EMPTY, EMPTY, ZERO, ZERO, NOTHING,
+                ONLY,
+                ONLY,
+                agent,
+                arch,
+                ZERO,
+                instance,
+                name,
+                name,
+                text,
+                EMPTY,
+                component,
+                units,
+                value_type,
+                EMPTY,
+                EMPTY,
+                ZERO,
+                ZERO,
+                extdata.as_deref().map_or(NOTHING, Value::from),
             ];
             writer.push(self.source, INFO_PMC, &row)?;
         }

@@ -178,6 +178,7 @@ impl ThreadTimes {
             component: "cpu",
             agent: 0,
             instance: 0,
+            tid: Some(tid),
         };
         let is_first = first_counter == 1;
         let agent = || MetricAgent {
