@@ -157,8 +157,8 @@ fn what_does_not_match_is_told_with_ranks_and_call_and_not_used() {
         (&18.into(), &1.into(), &6.into())
     );
     for line in [
-        "collective 12 on MPI_COMM_WORLD: rank 3 calls MPI_Allgather of 4096, rank 0 calls MPI_Allreduce of 1024",
-        "collective 20 on MPI_COMM_WORLD, MPI_Allreduce of 1024: not recorded for rank 2",
+        "collective 12 on MPI_COMM_WORLD: rank 3 calls MPI_Allgather of 4096 B, rank 0 calls MPI_Allreduce of 1024 B",
+        "collective 20 on MPI_COMM_WORLD, MPI_Allreduce of 1024 B: not recorded for rank 2",
         "18 of 25 collectives; 6 not recorded of all ranks; 1 not the same in all ranks",
     ] {
         assert!(stderr.contains(line), "{line}: {stderr}");

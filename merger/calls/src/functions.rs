@@ -43,8 +43,8 @@ pub(crate) enum FunctionKind {
     Prepare(MessageRole),
     /// Starts persistent operations.
     Start,
-    /// All members of a communicator enter.
-    Collective { waits: CollectiveWaits, is_blocking: bool },
+    /// All members of a communicator enter, and pass as many bytes each if the size is shared.
+    Collective { waits: CollectiveWaits, is_blocking: bool, is_size_shared: bool },
     /// A function of HIP or CUDA.
     Gpu(GpuWait),
     /// A function of RCCL or NCCL, which launches kernels.
@@ -164,13 +164,25 @@ fn kind_of(name: &str) -> FunctionKind {
 
 fn collective_kind(name: &str) -> Option<FunctionKind> {
     if CREATING.contains(&name) {
-        return Some(FunctionKind::Collective { waits: CollectiveWaits::ForAll, is_blocking: true });
+        return Some(FunctionKind::Collective {
+            waits: CollectiveWaits::ForAll,
+            is_blocking: true,
+            is_size_shared: false,
+        });
     }
     if name == "MPI_Comm_idup" {
-        return Some(FunctionKind::Collective { waits: CollectiveWaits::ForAll, is_blocking: false });
+        return Some(FunctionKind::Collective {
+            waits: CollectiveWaits::ForAll,
+            is_blocking: false,
+            is_size_shared: false,
+        });
     }
     if UNKNOWN_WAITS.contains(&name) {
-        return Some(FunctionKind::Collective { waits: CollectiveWaits::Unknown, is_blocking: true });
+        return Some(FunctionKind::Collective {
+            waits: CollectiveWaits::Unknown,
+            is_blocking: true,
+            is_size_shared: false,
+        });
     }
     let function = CollectiveFunction::named(name.as_bytes())?;
     let operation = name.strip_prefix("MPI_")?.to_ascii_lowercase();
@@ -178,7 +190,12 @@ fn collective_kind(name: &str) -> Option<FunctionKind> {
         true => operation.strip_prefix('i')?,
         false => &operation,
     };
-    Some(FunctionKind::Collective { waits: waits_of(operation), is_blocking: !function.only_starts() })
+    let is_size_shared = function.is_size_shared();
+    Some(FunctionKind::Collective {
+        waits: waits_of(operation),
+        is_blocking: !function.only_starts(),
+        is_size_shared,
+    })
 }
 
 /// Returns which members of a collective wait. In those that are not named here a member may send or receive
@@ -202,11 +219,15 @@ mod tests {
     #[test]
     fn functions_have_one_meaning_in_all_forms() {
         let kind = |name: &str| function_named(name.as_bytes()).map(|(_, kind)| kind);
-        let all = |is_blocking| FunctionKind::Collective { waits: CollectiveWaits::ForAll, is_blocking };
-        for name in ["MPI_Allreduce", "PMPI_Allreduce", "MPI_Allreduce_c", "MPI_Comm_split"] {
-            assert_eq!(kind(name), Some(all(true)), "{name}");
+        let all = |is_blocking, is_size_shared| {
+            let waits = CollectiveWaits::ForAll;
+            Some(FunctionKind::Collective { waits, is_blocking, is_size_shared })
+        };
+        for name in ["MPI_Allreduce", "PMPI_Allreduce", "MPI_Allreduce_c"] {
+            assert_eq!(kind(name), all(true, true), "{name}");
         }
-        assert_eq!(kind("MPI_Iallreduce"), Some(all(false)));
+        assert_eq!(kind("MPI_Iallreduce"), all(false, true));
+        assert_eq!(kind("MPI_Comm_split"), all(true, false));
         let waits = |name: &str| match kind(name) {
             Some(FunctionKind::Collective { waits, .. }) => Some(waits),
             _ => None,

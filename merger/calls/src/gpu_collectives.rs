@@ -159,8 +159,17 @@ impl<'a> KernelEntries<'a> {
                 (communicator, self.without_numbers - 1)
             });
         let (function, waits) = function_of(&kernel.function);
-        let entry =
-            CollectiveEntry { call: 0, communicator, number, function, root: -1, waits, is_blocking: true };
+        let entry = CollectiveEntry {
+            call: 0,
+            communicator,
+            number,
+            function,
+            root: -1,
+            waits,
+            is_blocking: true,
+            size_class: kernel.elements.map_or(0, CollectiveEntry::size_class),
+            is_size_shared: false,
+        };
         self.entered.insert((communicator, number)).then_some(entry)
     }
 
@@ -262,6 +271,8 @@ mod tests {
                 root: -1,
                 waits: CollectiveWaits::ForAll,
                 is_blocking: true,
+                size_class: 0,
+                is_size_shared: false,
             };
             CallTimeline {
                 process,

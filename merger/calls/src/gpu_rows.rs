@@ -49,6 +49,8 @@ pub(crate) struct KernelCollective {
     pub(crate) size: Option<u32>,
     /// Number on the communicator.
     pub(crate) seq: Option<u64>,
+    /// Number of elements that it passes.
+    pub(crate) elements: Option<u32>,
 }
 
 /// The kernels and copies of a unit.
@@ -162,7 +164,8 @@ impl GpuRows {
         let functions: Vec<Option<Arc<str>>> = self.names.iter().map(function).collect();
         for row in &mut self.rows {
             row.collective = functions[row.name as usize].clone().map(|function| {
-                Box::new(KernelCollective { function, group: None, ranks: None, size: None, seq: None })
+                let (group, ranks, size, seq, elements) = (None, None, None, None, None);
+                Box::new(KernelCollective { function, group, ranks, size, seq, elements })
             });
         }
         if functions.iter().all(Option::is_none) {
@@ -200,6 +203,7 @@ impl KernelCollective {
             b"ranks" => self.ranks = Some(shared()),
             b"size" => self.size = text.parse().ok(),
             b"seq" => self.seq = text.parse().ok(),
+            b"count" => self.elements = text.parse().ok(),
             _ => {}
         }
     }

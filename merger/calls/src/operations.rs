@@ -238,11 +238,13 @@ impl OperationLists {
                     root: -1,
                     waits,
                     is_blocking: true,
+                    size_class: 0,
+                    is_size_shared: false,
                 };
                 self.entries.push(entry);
                 return;
             }
-            Kind::Collective { waits, is_blocking } => {
+            Kind::Collective { waits, is_blocking, is_size_shared } => {
                 let number = values.seq.checked_sub(1).and_then(|seq| u32::try_from(seq).ok());
                 let number = number.filter(|number| *number < CollectiveEntry::INIT_NUMBER);
                 let (Some(number), true) = (number, is_known) else {
@@ -255,8 +257,17 @@ impl OperationLists {
                 }
                 let function = u32::from(function);
                 let (communicator, root) = (values.communicator, values.root);
-                let entry =
-                    CollectiveEntry { call, communicator, number, function, root, waits, is_blocking };
+                let entry = CollectiveEntry {
+                    call,
+                    communicator,
+                    number,
+                    function,
+                    root,
+                    waits,
+                    is_blocking,
+                    size_class: CollectiveEntry::size_class(values.bytes),
+                    is_size_shared,
+                };
                 self.entries.push(entry);
                 return;
             }

@@ -20,8 +20,10 @@ pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
     let timelines = timelines?;
     let first = timelines.first()?;
     let entries = &first.entries;
-    let symbols = symbols(entries);
-    let (period, stretch) = find_period(&symbols)?;
+    // Calls of one function with different sizes are different parts of a step, unless sizes change from step to step.
+    let forms = [true, false].map(|has_sizes| symbols(entries, has_sizes));
+    let (symbols, (period, stretch)) =
+        forms.into_iter().find_map(|symbols| find_period(&symbols).map(|found| (symbols, found)))?;
     let shared = shared_communicators(job);
     let gap = |place: usize| -> Option<i64> {
         let enter = first.calls.get(entries.get(place)?.call as usize)?.enter_ns;
@@ -43,13 +45,9 @@ pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
     if starts.len() <= JobCalls::MIN_STEPS {
         return None;
     }
-    let times = |timeline: &&CallTimeline| -> Option<StepTimes> {
-        let places: HashMap<(u32, u32), usize> = timeline
-            .entries
-            .iter()
-            .enumerate()
-            .map(|(place, entry)| ((entry.communicator, entry.number), place))
-            .collect();
+    let places: Vec<PlacesByNumber> = timelines.iter().map(|timeline| places_by_number(timeline)).collect();
+    let starts = &starts[entered_by_all(&starts, &places)?];
+    let times = |(timeline, places): (&&CallTimeline, &PlacesByNumber)| -> Option<StepTimes> {
         let begin = |entry: &&CollectiveEntry| {
             let place = *places.get(&(entry.communicator, entry.number))?;
             Some(exit_before(timeline, place).unwrap_or(timeline.start_ns))
@@ -58,7 +56,27 @@ pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
         times.is_sorted().then_some(times)
     };
     let label = first.calls.get(starts.first()?.call as usize)?.label;
-    Some((label, timelines.iter().map(times).collect::<Option<Vec<StepTimes>>>()?))
+    Some((label, timelines.iter().zip(&places).map(times).collect::<Option<Vec<StepTimes>>>()?))
+}
+
+/// Place of each collective of a process, by communicator and number.
+type PlacesByNumber = HashMap<(u32, u32), usize>;
+
+fn places_by_number(timeline: &CallTimeline) -> PlacesByNumber {
+    let entries = timeline.entries.iter().enumerate();
+    entries.map(|(place, entry)| ((entry.communicator, entry.number), place)).collect()
+}
+
+/// Returns which beginnings of steps all processes have entered: those of a process that ended early or began late are
+/// fewer. `None` if these are too few, or others between them are missing.
+fn entered_by_all(starts: &[&CollectiveEntry], places: &[PlacesByNumber]) -> Option<Range<usize>> {
+    let is_everywhere = |start: &&CollectiveEntry| {
+        places.iter().all(|places| places.contains_key(&(start.communicator, start.number)))
+    };
+    let first = starts.iter().position(is_everywhere)?;
+    let end = starts.iter().rposition(is_everywhere)? + 1;
+    let is_whole = starts[first..end].iter().all(is_everywhere);
+    (is_whole && end - first > JobCalls::MIN_STEPS).then_some(first..end)
 }
 
 /// Returns the places in a stretch at which steps begin. After an exceptional step the others begin at other
@@ -106,12 +124,14 @@ fn shared_communicators(job: &JobCalls) -> HashSet<u32> {
     numbered.filter(|(_, members)| has_all(&members.groups)).map(|(number, _)| number).collect()
 }
 
-/// Returns a number for each entry; equal numbers mean the same function, communicator and root.
-fn symbols(entries: &[CollectiveEntry]) -> Vec<u32> {
+/// Returns a number for each entry; equal numbers mean the same function, communicator, root and, with `has_sizes`, class
+/// of size.
+fn symbols(entries: &[CollectiveEntry], has_sizes: bool) -> Vec<u32> {
     let mut known = HashMap::new();
     let mut symbol = |entry: &CollectiveEntry| {
         let next = known.len() as u32;
-        *known.entry((entry.communicator, entry.function, entry.root)).or_insert(next)
+        let size_class = if has_sizes { entry.size_class } else { 0 };
+        *known.entry((entry.communicator, entry.function, entry.root, size_class)).or_insert(next)
     };
     entries.iter().map(&mut symbol).collect()
 }
@@ -198,6 +218,8 @@ mod tests {
                     root: -1,
                     waits: CollectiveWaits::ForAll,
                     is_blocking: true,
+                    size_class: 0,
+                    is_size_shared: false,
                 });
             }
             now = [exit; 3];
@@ -246,6 +268,41 @@ mod tests {
                 assert!(times.len() + 1 >= steps, "seed {seed}: {} of {steps} steps", times.len());
             }
         }
+    }
+
+    #[test]
+    fn calls_of_one_function_with_different_sizes_are_parts_of_a_step() {
+        let chance = &mut PseudoRandomNumbers(1);
+        let collectives: Vec<(u32, u64)> =
+            (0..90).map(|place| (0, if place % 3 == 0 { 5_000_000 } else { 300_000 })).collect();
+        let mut job = job(&collectives, chance);
+        let without_sizes = repeated_steps(&job).unwrap().1;
+        assert_eq!(without_sizes[0].len(), 90);
+        for entry in job.timelines.iter_mut().flat_map(|timeline| &mut timeline.entries) {
+            entry.size_class = CollectiveEntry::size_class([8, 65_536, 1 << 20][entry.number as usize % 3]);
+        }
+        let found = repeated_steps(&job).unwrap().1;
+        assert_eq!(found[0].len(), 30);
+        // Sizes that change from step to step tell nothing.
+        for entry in job.timelines.iter_mut().flat_map(|timeline| &mut timeline.entries) {
+            entry.size_class = (entry.number * entry.number % 31) as u8;
+        }
+        assert_eq!(repeated_steps(&job).unwrap().1, without_sizes);
+    }
+
+    #[test]
+    fn steps_are_those_that_all_processes_have() {
+        let chance = &mut PseudoRandomNumbers(2);
+        let mut whole = job(&vec![(0, 1_000_000); 40], chance);
+        let all = repeated_steps(&whole).unwrap().1;
+        whole.timelines[1].entries.truncate(38);
+        whole.timelines[2].entries.remove(0);
+        let cut = repeated_steps(&whole).unwrap().1;
+        assert_eq!((cut[0].as_slice(), cut[1].as_slice()), (&all[0][1..38], &all[1][1..38]));
+        assert_eq!(cut[2][1..], all[2][2..38]);
+        // A hole is no end.
+        whole.timelines[1].entries.remove(20);
+        assert!(repeated_steps(&whole).is_none());
     }
 
     #[test]

@@ -238,7 +238,9 @@ impl CollectiveFunction {
 
     /// Describes a call: function, size and root.
     pub(super) fn describe(self, size: Option<i64>, root: Option<u32>) -> String {
-        let size = size.map_or(String::new(), |size| format!(" of {size}"));
+        // Of other libraries, some recorders store elements.
+        let unit = if self.name().starts_with("MPI_") { " B" } else { "" };
+        let size = size.map_or(String::new(), |size| format!(" of {size}{unit}"));
         let root = root.map_or(String::new(), |root| format!(" with root {root}"));
         format!("{}{size}{root}", self.name())
     }
@@ -257,6 +259,11 @@ impl CollectiveFunction {
     /// Returns which ranks wait for which.
     pub fn waits(self) -> FunctionWaits {
         self.known().map_or(FunctionWaits::Unknown, |known| known.waits)
+    }
+
+    /// Returns whether all ranks must pass as many bytes.
+    pub fn is_size_shared(self) -> bool {
+        self.data() == DataPattern::Same
     }
 
     /// Returns how the sizes compare between ranks.

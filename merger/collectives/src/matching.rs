@@ -506,8 +506,8 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "collective 2 on comm 0: rank 1 calls MPI_Allreduce of 128, rank 0 calls MPI_Allreduce of 64",
-                "collective 3 on comm 0, MPI_Allreduce of 64: not recorded for rank 0",
+                "collective 2 on comm 0: rank 1 calls MPI_Allreduce of 128 B, rank 0 calls MPI_Allreduce of 64 B",
+                "collective 3 on comm 0, MPI_Allreduce of 64 B: not recorded for rank 0",
             ]
         );
     }

@@ -298,6 +298,8 @@ mod tests {
                     root: *root,
                     waits: CollectiveWaits::ForRoot,
                     is_blocking: true,
+                    size_class: 0,
+                    is_size_shared: false,
                 })
                 .collect(),
             ..CallTimeline::default()

@@ -127,6 +127,11 @@ pub struct CollectiveEntry {
     pub waits: CollectiveWaits,
     /// Whether the call itself completes the collective. Otherwise a [`Completion`] does.
     pub is_blocking: bool,
+    /// Class of the bytes that the call passes, of a kernel its elements, see [`CollectiveEntry::size_class`]; 0 if they are
+    /// not recorded.
+    pub size_class: u8,
+    /// Whether all members must pass as many bytes.
+    pub is_size_shared: bool,
 }
 
 impl CollectiveEntry {
@@ -134,6 +139,15 @@ impl CollectiveEntry {
     pub const INIT_NUMBER: u32 = u32::MAX - 1;
     /// Number of the entry by `MPI_Finalize` into `MPI_COMM_WORLD`.
     pub const FINALIZE_NUMBER: u32 = u32::MAX;
+
+    /// Returns the class of a number of bytes: 1 for none, 2 for one, and one more for each doubling;
+    /// 0 for [`MessageEnd::UNKNOWN_BYTES`].
+    pub fn size_class(bytes: u32) -> u8 {
+        match bytes {
+            MessageEnd::UNKNOWN_BYTES => 0,
+            bytes => bytes.checked_ilog2().map_or(1, |log| log as u8 + 2),
+        }
+    }
 }
 
 /// A call that saw the completion of an operation which an earlier call of the process began.

@@ -71,7 +71,30 @@ struct ProcessEnds {
     unknown: HashSet<u32>,
     /// Whether calls of the process are not recorded.
     lacks_calls: bool,
-    entered: HashMap<(u32, u32), (u32, i32)>,
+    /// How it entered each collective, by communicator and number.
+    entered: HashMap<(u32, u32), EntryForm>,
+}
+
+/// What all members of a collective must pass alike.
+#[derive(Clone, Copy, Debug)]
+struct EntryForm {
+    function: u32,
+    root: i32,
+    /// Class of the bytes; 0 if it is not recorded, or each member has its own.
+    size_class: u8,
+}
+
+impl EntryForm {
+    fn of(entry: &CollectiveEntry) -> EntryForm {
+        let size_class = if entry.is_size_shared { entry.size_class } else { 0 };
+        EntryForm { function: entry.function, root: entry.root, size_class }
+    }
+
+    fn differs(self, other: EntryForm) -> bool {
+        let are_sizes_known = self.size_class > 0 && other.size_class > 0;
+        (self.function, self.root) != (other.function, other.root)
+            || are_sizes_known && self.size_class != other.size_class
+    }
 }
 
 impl JobCalls {
@@ -93,7 +116,7 @@ impl JobCalls {
                 *counts.entry((end.communicator, end.peer, end.tag)).or_default() += 1;
             }
             let entries = timeline.entries.iter();
-            own.entered.extend(entries.map(|one| ((one.communicator, one.number), (one.function, one.root))));
+            own.entered.extend(entries.map(|one| ((one.communicator, one.number), EntryForm::of(one))));
         }
         // The clocks of nodes may not be comparable.
         let mut end_of_node: HashMap<u32, i64> = HashMap::new();
@@ -180,7 +203,7 @@ impl JobCalls {
                 None if !waits_for(rank) => {}
                 None if of_member.is_some_and(|ends| ends.lacks_calls) => unknown.push(*member),
                 None => missing.push(*member),
-                Some(found) if *found != (entry.function, entry.root) => differing.push(*member),
+                Some(found) if found.differs(EntryForm::of(entry)) => differing.push(*member),
                 _ => {}
             }
         }
@@ -327,7 +350,17 @@ mod tests {
 
     fn enter(call: u32, number: u32, root: i32) -> CollectiveEntry {
         let waits = CollectiveWaits::ForAll;
-        CollectiveEntry { call, communicator: 0, number, function: 1, root, waits, is_blocking: true }
+        CollectiveEntry {
+            call,
+            communicator: 0,
+            number,
+            function: 1,
+            root,
+            waits,
+            is_blocking: true,
+            size_class: 5,
+            is_size_shared: true,
+        }
     }
 
     #[test]

@@ -143,6 +143,8 @@ fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: A
                     root: 0,
                     waits,
                     is_blocking: true,
+                    size_class: 0,
+                    is_size_shared: false,
                 };
                 rank.calls.entries.push(entry);
                 rank.entries += 1;

@@ -252,13 +252,28 @@ impl<'a> CallRecorder<'a> {
             }
             CallOperation::Prepare(..) => {}
             CallOperation::Collective(CalledCollective {
-                kind, communicator, number, root, slot, ..
+                kind,
+                communicator,
+                number,
+                root,
+                bytes,
+                slot,
+                ..
             }) => {
                 let function = self.label(LabelText::Function(kind.function()));
                 let root = root.map_or(-1, |root| root as i32);
                 let (waits, is_blocking) = (kind.waits(), slot.is_none());
-                let entry =
-                    CollectiveEntry { call, communicator, number, function, root, waits, is_blocking };
+                let entry = CollectiveEntry {
+                    call,
+                    communicator,
+                    number,
+                    function,
+                    root,
+                    waits,
+                    is_blocking,
+                    size_class: CollectiveEntry::size_class(bytes as u32),
+                    is_size_shared: kind.is_size_shared(),
+                };
                 let entries = &mut self.calls.job.timelines[rank as usize].entries;
                 entries.push(entry);
                 let begun = BegunOperation::Collective(entries.len() as u32 - 1);

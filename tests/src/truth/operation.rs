@@ -149,6 +149,12 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// Returns whether all ranks pass as many bytes.
+    pub fn is_size_shared(self) -> bool {
+        use CollectiveKind::{Allreduce, Bcast, Exscan, Reduce, Scan};
+        matches!(self, Allreduce | Bcast | Reduce | Scan | Exscan)
+    }
+
     /// Returns the function that blocks.
     pub fn function(self) -> &'static str {
         match self {
