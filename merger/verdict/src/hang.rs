@@ -197,8 +197,20 @@ pub(crate) fn hang_notes(found: &AnalysedRun<'_>, open: &[OpenCall]) -> Vec<Stri
     }
     let waiting: BTreeSet<u32> =
         open.iter().filter_map(|call| Some(job.timelines.get(call.timeline as usize)?.process)).collect();
-    for entered in WaitedCollective::all(open).iter().take(MAX_NOTES) {
+    let entered = WaitedCollective::all(open);
+    for entered in entered.iter().take(MAX_NOTES) {
         notes.extend(entered.notes(calls, &waiting));
+    }
+    let absent: BTreeSet<u32> = entered.iter().flat_map(|one| one.missing.iter().copied()).collect();
+    let awaited: BTreeSet<u32> = open.iter().flat_map(OpenCall::waits_for).collect();
+    // Where those are that others wait for by messages; those that wait themselves are in the table of calls.
+    let elsewhere: Vec<u32> = awaited
+        .into_iter()
+        .filter(|process| !waiting.contains(process) && !absent.contains(process))
+        .collect();
+    if !elsewhere.is_empty() {
+        let (named, states) = (named_ranks(&ranks(calls, &elsewhere)), states(calls, &elsewhere, &waiting));
+        notes.push(format!("others wait for messages of {named}, outside of MPI at the end{states}"));
     }
     let differing = open.iter().flat_map(|call| &call.collectives).filter(|one| !one.differing.is_empty());
     let differing: BTreeSet<(u32, u32)> = differing.map(|one| (one.communicator, one.number)).collect();
@@ -308,25 +320,40 @@ fn collective_text(calls: &RunCalls, (communicator, number): (u32, u32)) -> Stri
     }
 }
 
-/// Names the functions and roots by which ranks entered a collective.
+/// Names the functions, roots and sizes by which ranks entered a collective.
 fn entered_text(calls: &RunCalls, collective: (u32, u32)) -> String {
-    let mut entered: BTreeMap<(String, i32), Vec<u32>> = BTreeMap::new();
+    let mut entered: BTreeMap<(String, i32, u8), Vec<u32>> = BTreeMap::new();
     for timeline in &calls.job.timelines {
         let of_it = timeline.entries.iter();
         for entry in of_it.filter(|entry| (entry.communicator, entry.number) == collective) {
             let label = timeline.calls.get(entry.call as usize).map(|call| call.label);
-            entered.entry((label_text(calls, label), entry.root)).or_default().push(timeline.process);
+            let size_class = if entry.is_size_shared { entry.size_class } else { 0 };
+            let form = (label_text(calls, label), entry.root, size_class);
+            entered.entry(form).or_default().push(timeline.process);
         }
     }
-    let part = |((function, root), processes): (&(String, i32), &Vec<u32>)| {
+    let has_sizes = entered.keys().map(|(.., size_class)| size_class).collect::<BTreeSet<_>>().len() > 1;
+    let part = |((function, root, size_class), processes): (&(String, i32, u8), &Vec<u32>)| {
         let root = if *root < 0 { String::new() } else { format!(" with root {root}") };
-        format!("{} entered {function}{root}", named_ranks(&ranks(calls, processes)))
+        let size = size_text(*size_class).filter(|_| has_sizes).unwrap_or_default();
+        format!("{} entered {function}{root}{size}", named_ranks(&ranks(calls, processes)))
     };
     let mut parts: Vec<String> = entered.iter().take(MAX_FUNCTIONS).map(part).collect();
     if entered.len() > MAX_FUNCTIONS {
         parts.push("...".to_owned());
     }
     format!("{}: {}", collective_text(calls, collective), parts.join(", "))
+}
+
+/// Describes a [`CollectiveEntry::size_class`]; `None` if the size is not recorded.
+fn size_text(class: u8) -> Option<String> {
+    let first = |class: u8| 1u64.checked_shl(u32::from(class) - 2);
+    match class {
+        0 => None,
+        1 => Some(" of 0 B".to_owned()),
+        2 => Some(" of 1 B".to_owned()),
+        class => Some(format!(" of {} to {} B", grouped(first(class)?), grouped(first(class + 1)? - 1))),
+    }
 }
 
 fn message_text(calls: &RunCalls, role: MessageRole, process: Option<u32>, tag: i32) -> String {
@@ -350,15 +377,22 @@ fn states(calls: &RunCalls, processes: &[u32], waiting: &BTreeSet<u32>) -> Strin
         let of_process = calls.job.timelines.iter().find(|timeline| timeline.process == *process)?;
         let of_node = calls.job.timelines.iter().filter(|timeline| timeline.node == of_process.node);
         let outside_ns = of_node.map(|timeline| timeline.end_ns).max()?.saturating_sub(last.exit_ns());
-        let is_dead = dead_processes(&calls.processes, outside_ns).contains(process);
-        let failure = calls.processes.get(*process as usize)?.failure.as_ref().filter(|_| is_dead);
-        let how = failure.map_or(String::new(), |failure| format!(", and {failure}"));
+        let how = early_end(calls, *process).map_or(String::new(), |end| format!(", and {end}"));
         Some(format!("rank {rank} returned from {name} {} before the end{how}", shown_time(outside_ns)))
     };
     match processes.len() {
         1..=3 => format!("; {}", processes.iter().filter_map(state).collect::<Vec<_>>().join(", ")),
         _ => String::new(),
     }
+}
+
+/// Describes how a process failed, and how long before the last process ended.
+fn early_end(calls: &RunCalls, process: u32) -> Option<String> {
+    let ended = calls.processes.get(process as usize)?;
+    let last = calls.processes.iter().filter_map(|process| process.ended_ns).max()?;
+    let earlier_ns = last.saturating_sub(ended.ended_ns?);
+    let failure = ended.failure.as_ref()?;
+    Some(format!("{failure} {} before the last process ended", shown_time(earlier_ns)))
 }
 
 /// The end of a recording in which no rank made progress.
