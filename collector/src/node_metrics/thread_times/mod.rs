@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A thread that lives shorter is not sampled: most are too many, and short commands need no counters.
+/// The values of a thread that lives shorter are dropped: such threads are many, and short commands need no counters.
 const MIN_AGE: Duration = Duration::from_secs(1);
 /// Maximum number of threads that are sampled at a time.
 const MAX_THREADS: usize = 256;
@@ -26,6 +26,9 @@ const MAX_COUNTERS: i64 = 1 << 12;
 const MAX_PENDING_ITEMS: usize = 4096;
 /// Bytes of a line of `schedstat`.
 const LINE_BYTES: usize = 128;
+
+/// Keys of counters and their values, by the start of the interval and the process.
+type CompletedValues = BTreeMap<(i64, u32), Vec<(i64, f64)>>;
 
 /// Samples the threads on a list.
 pub(super) struct ThreadTimes {
@@ -49,12 +52,23 @@ struct SampledThread {
 }
 
 enum ThreadState {
-    /// It has not lived for [`MIN_AGE`], or there was no room.
+    /// There was no room.
     Waiting,
-    /// `first_counter` is the key of the counter of its run time; that of its waiting follows.
-    Sampled { file: BoundedFile, shares: ThreadShares, first_counter: i64 },
+    Sampled {
+        file: BoundedFile,
+        shares: ThreadShares,
+        rows: ThreadRows,
+    },
     /// Its times cannot be read.
     Failed,
+}
+
+/// Where the values of a thread go.
+enum ThreadRows {
+    /// To this list, until the thread has lived for [`MIN_AGE`].
+    Held(Vec<IntervalShares>),
+    /// To the counter with this key, which is that of its run time; that of its waiting follows.
+    Counter(i64),
 }
 
 /// The counters of a process.
@@ -100,24 +114,30 @@ impl ThreadTimes {
         }
         let has_room = self.items.len() < MAX_PENDING_ITEMS;
         let mut sampled = self.threads.iter().filter(|thread| thread.state.is_sampled()).count();
-        let mut completed: BTreeMap<(i64, u32), Vec<(i64, f64)>> = BTreeMap::new();
+        let mut completed = CompletedValues::new();
         for at in 0..self.threads.len() {
-            if matches!(self.threads[at].state, ThreadState::Waiting)
-                && self.threads[at].since.elapsed() >= MIN_AGE
-                && sampled < MAX_THREADS
-            {
+            if matches!(self.threads[at].state, ThreadState::Waiting) && sampled < MAX_THREADS {
                 self.threads[at].state = self.begin(at, time, sampled);
                 sampled += usize::from(self.threads[at].state.is_sampled());
                 continue;
             }
+            if has_room && self.threads[at].is_held_too_long() {
+                self.describe(at, &mut completed);
+            }
             let found = &mut self.threads[at];
-            let ThreadState::Sampled { file, shares, first_counter } = &mut found.state else { continue };
+            let ThreadState::Sampled { file, shares, rows } = &mut found.state else { continue };
             if !has_room {
                 continue;
             }
             // A thread that has ended leaves the list soon, which ends its last interval.
             let Some(times) = read(file) else { continue };
-            add_values(&mut completed, shares.add(time, times), found.thread.source, *first_counter);
+            let intervals = shares.add(time, times).into_iter().flatten();
+            match rows {
+                ThreadRows::Held(held) => held.extend(intervals),
+                ThreadRows::Counter(first) => {
+                    add_values(&mut completed, intervals, found.thread.source, *first)
+                }
+            }
         }
         self.push(completed);
     }
@@ -138,27 +158,36 @@ impl ThreadTimes {
     }
 
     fn end_threads(&mut self, ended: &[SampledThread]) {
-        let mut completed = BTreeMap::new();
+        let mut completed = CompletedValues::new();
         for SampledThread { thread, state, .. } in ended {
-            if let ThreadState::Sampled { shares, first_counter, .. } = state {
-                add_values(&mut completed, shares.end(), thread.source, *first_counter);
+            if let ThreadState::Sampled { shares, rows: ThreadRows::Counter(first), .. } = state {
+                let intervals = shares.end().into_iter().flatten();
+                add_values(&mut completed, intervals, thread.source, *first);
             }
         }
         self.push(completed);
     }
 
-    /// Begins to sample a thread, and describes its counters.
-    fn begin(&mut self, at: usize, time: i64, sampled: usize) -> ThreadState {
-        let RecordedThread { source, pid, tid, name, .. } = self.threads[at].thread.clone();
+    /// Begins to sample a thread.
+    fn begin(&self, at: usize, time: i64, sampled: usize) -> ThreadState {
+        let RecordedThread { pid, tid, .. } = self.threads[at].thread;
         let path = self.root.join(format!("proc/{pid}/task/{tid}/schedstat"));
         let Some(mut file) = BoundedFile::page(&path) else { return ThreadState::Failed };
         let Some(times) = read(&file) else { return ThreadState::Failed };
         if sampled >= self.max_open_files {
             file.close();
         }
+        let rows = ThreadRows::Held(Vec::new());
+        ThreadState::Sampled { file, shares: ThreadShares::new(time, times), rows }
+    }
+
+    /// Describes the counters of a thread, and adds its values so far to those that are `completed`.
+    fn describe(&mut self, at: usize, completed: &mut CompletedValues) {
+        let RecordedThread { source, pid, tid, name, .. } = self.threads[at].thread.clone();
         let process = self.processes.entry(source).or_default();
         if process.counters + 2 > MAX_COUNTERS {
-            return ThreadState::Failed;
+            self.threads[at].state = ThreadState::Failed;
+            return;
         }
         let first_counter = process.counters + 1;
         process.counters += 2;
@@ -195,11 +224,14 @@ impl ThreadTimes {
                 counter("thread.cpu_wait", "Share of time in which the thread waited for a CPU"),
             ],
         })));
-        ThreadState::Sampled { file, shares: ThreadShares::new(time, times), first_counter }
+        let ThreadState::Sampled { rows, .. } = &mut self.threads[at].state else { return };
+        if let ThreadRows::Held(held) = std::mem::replace(rows, ThreadRows::Counter(first_counter)) {
+            add_values(completed, held, source, first_counter);
+        }
     }
 
     /// Adds a tick for each process and start of an interval, in the order of time.
-    fn push(&mut self, completed: BTreeMap<(i64, u32), Vec<(i64, f64)>>) {
+    fn push(&mut self, completed: CompletedValues) {
         let tick = |((time, source), values)| {
             OutputItem::MetricsTick(Box::new(MetricsTick { source, time, period: None, values }))
         };
@@ -225,6 +257,14 @@ impl ThreadTimes {
     }
 }
 
+impl SampledThread {
+    /// Returns whether its values are held although it has lived for [`MIN_AGE`].
+    fn is_held_too_long(&self) -> bool {
+        matches!(&self.state, ThreadState::Sampled { rows: ThreadRows::Held(_), .. })
+            && self.since.elapsed() >= MIN_AGE
+    }
+}
+
 impl ThreadState {
     fn is_sampled(&self) -> bool {
         matches!(self, ThreadState::Sampled { .. })
@@ -238,12 +278,12 @@ fn read(file: &BoundedFile) -> Option<SchedTimes> {
 
 /// Adds the values of completed intervals, by time and process.
 fn add_values(
-    completed: &mut BTreeMap<(i64, u32), Vec<(i64, f64)>>,
-    intervals: [Option<IntervalShares>; 2],
+    completed: &mut CompletedValues,
+    intervals: impl IntoIterator<Item = IntervalShares>,
     source: u32,
     first_counter: i64,
 ) {
-    for IntervalShares { start, run, wait } in intervals.into_iter().flatten() {
+    for IntervalShares { start, run, wait } in intervals {
         let values = completed.entry((start, source)).or_default();
         values.extend([(first_counter, run), (first_counter + 1, wait)]);
     }
