@@ -15,6 +15,7 @@ mod collectives;
 mod collector_words;
 mod command_endings;
 mod costly_shards;
+mod cpu_causes;
 mod database_inputs;
 mod database_interruptions;
 mod database_shards;

@@ -145,6 +145,7 @@ impl<'a> JoinedCalls<'a> {
                 operations,
                 local_dependencies,
                 step_ranges,
+                cpu_waits,
                 ..
             } = timeline;
             self.calls.job.timelines.push(CallTimeline {
@@ -169,6 +170,7 @@ impl<'a> JoinedCalls<'a> {
                 first_call_of_step: Vec::new(),
             });
             self.calls.region_ids.push(region_ids);
+            self.calls.cpu_waits.push(cpu_waits);
             self.step_ranges.push(step_ranges);
         }
         self.add_earlier_ends(&found.earlier_ends, process, communicators);

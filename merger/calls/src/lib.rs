@@ -16,6 +16,7 @@ mod call_file;
 mod call_gaps;
 mod call_values;
 mod communicators;
+mod cpu_waits;
 mod functions;
 mod gpu_collectives;
 mod gpu_rows;
@@ -45,6 +46,7 @@ mod window_ends;
 
 pub use analysis_memory::AnalysisMemory;
 pub use call_file::{CallFile, CallFileError};
+pub use cpu_waits::CpuWait;
 pub use gpu_rows::{COMMUNICATING, has_collective_kernels};
 pub use labels::CallLabel;
 pub use missing_calls::MissingCalls;

@@ -1,5 +1,6 @@
 //! The calls of a run, with what the analysis does not need of them.
 
+use crate::cpu_waits::CpuWait;
 use crate::labels::CallLabel;
 use crate::missing_calls::MissingCalls;
 use crate::steps::StepSource;
@@ -23,7 +24,7 @@ pub struct CallProcess {
 }
 
 /// The communication calls of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunCalls {
     /// The calls. [`JobCalls::check`] accepts them.
     pub job: JobCalls,
@@ -38,6 +39,8 @@ pub struct RunCalls {
     /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
     /// [`ReadOptions`](crate::ReadOptions) ask for them.
     pub region_ids: Vec<Vec<i64>>,
+    /// Waits of each thread for a CPU, by timeline and time; empty if they are not recorded.
+    pub cpu_waits: Vec<Vec<CpuWait>>,
     /// What is missing or cannot be used, in the order of [`MissingCalls`].
     pub unavailable: Vec<MissingCalls>,
 }

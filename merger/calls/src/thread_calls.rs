@@ -1,6 +1,7 @@
 //! The calls of one thread: which regions are one call, and what each call does.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
+use crate::cpu_waits::CpuWait;
 use crate::functions::{FunctionKind, GpuWait};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{OperationLists, ProcessOperations};
@@ -67,6 +68,8 @@ pub(crate) struct ThreadTimeline {
     /// Timelines by their numbers in the process.
     pub(crate) local_dependencies: Vec<LocalDependency>,
     pub(crate) step_ranges: Vec<StepRanges>,
+    /// Its waits for a CPU, by time; empty if they are not recorded.
+    pub(crate) cpu_waits: Vec<CpuWait>,
 }
 
 impl ThreadTimeline {
@@ -74,7 +77,7 @@ impl ThreadTimeline {
     pub(crate) fn analysis_bytes(&self) -> u64 {
         let OperationLists { message_ends, entries, completions, .. } = &self.operations;
         let lengths = [self.calls.len(), self.work.len(), entries.len(), self.local_dependencies.len()];
-        let kept = size_of_val(&self.region_ids[..]) as u64;
+        let kept = (size_of_val(&self.region_ids[..]) + size_of_val(&self.cpu_waits[..])) as u64;
         CallTimeline::analysis_bytes(lengths, message_ends, completions).saturating_add(kept)
     }
 
@@ -203,6 +206,7 @@ pub(crate) fn sweep_thread(
         is_open: sweep.is_last_open,
         operations: sweep.operations,
         local_dependencies: Vec::new(),
+        cpu_waits: Vec::new(),
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
 }

@@ -66,7 +66,16 @@ impl UnitCalls {
 
     /// Builds the calls of all threads from the rows of a unit.
     pub(crate) fn new(rows: UnitRows, names: &RegionNames, part: ReadPart) -> UnitCalls {
-        let UnitRows { mut regions, calls, mut samples, gpu_work, communicators, gpu, unusable } = rows;
+        let UnitRows {
+            mut regions,
+            calls,
+            mut samples,
+            gpu_work,
+            communicators,
+            mut cpu_waits,
+            gpu,
+            unusable,
+        } = rows;
         let order = |region: &RegionRow| {
             (region.process, region.thread, region.start, Reverse(region.end), region.id)
         };
@@ -85,7 +94,10 @@ impl UnitCalls {
                 gpu_work: of_process(&gpu_work.rows, process, |row| row.process),
                 communicators: unit.communicators.len(),
             };
-            let found = windowed_calls(rows, context, &mut labels);
+            let mut found = windowed_calls(rows, context, &mut labels);
+            for timeline in found.timelines.iter_mut().filter(|timeline| !timeline.is_stream) {
+                timeline.cpu_waits = cpu_waits.remove(&timeline.thread).unwrap_or_default();
+            }
             if found.timelines.iter().any(|timeline| timeline.communicates) {
                 unit.processes.push(ProcessCalls { process, ..found });
             }

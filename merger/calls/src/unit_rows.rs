@@ -1,6 +1,7 @@
 //! Reads the regions of a unit, the events, samples and args of its calls to MPI, and its work on GPUs.
 
 use crate::call_values::{CallValues, read_value};
+use crate::cpu_waits::{CpuWait, read_cpu_waits};
 use crate::functions::{FunctionKind, GpuWait};
 use crate::gpu_rows::GpuRows;
 use crate::id_index::IdIndex;
@@ -74,6 +75,8 @@ pub(crate) struct UnitRows {
     pub(crate) gpu_work: GpuRows,
     /// Names of the communicators.
     pub(crate) communicators: Vec<Box<[u8]>>,
+    /// Waits for a CPU, by the key of the thread.
+    pub(crate) cpu_waits: BTreeMap<i64, Vec<CpuWait>>,
     /// Label of the only GPU.
     pub(crate) gpu: Option<String>,
     /// Number of regions without valid times or name.
@@ -109,6 +112,7 @@ impl UnitRows {
         let mut gpus = unit_names.agents.iter().filter(|agent| agent.is_gpu);
         rows.gpu = gpus.next().filter(|_| gpus.next().is_none()).map(rpd_run::ComputeAgent::label);
         rows.read_samples(&mut reader, &unit_names)?;
+        rows.cpu_waits = read_cpu_waits(run, unit, &unit_names, &rows.regions)?;
         if rows.calls.len() + rows.samples.len() > MAX_ROWS {
             return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} calls")));
         }

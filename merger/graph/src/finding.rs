@@ -40,6 +40,8 @@ pub struct JobFinding {
     pub label_ns: f64,
     /// Typical mean of this work in a step, ns.
     pub typical_ns: f64,
+    /// By how much all work of these threads in all steps is longer than is typical, ns.
+    pub excess_ns: i64,
     /// What the job would gain if the work took as long as is typical.
     pub gain: WhatIfGain,
     /// Whether the gain is an upper limit, because one or two ranks alone do this work.
@@ -107,7 +109,9 @@ impl WaitAnalysis<'_> {
         let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let rare = (0..SLOTS).filter(|slot| !table.is_compared(*slot));
         let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
-        let of_block = |block: usize| named.iter().map(|t| table.excess_ns(*t as usize, block)).sum();
+        let of_block =
+            |block: usize| -> Option<i64> { named.iter().map(|t| table.excess_ns(*t as usize, block)).sum() };
+        let excess_ns = table.step_blocks().filter_map(of_block).fold(0, i64::saturating_add);
         let by_step = StepExcess::new(table.step_blocks().map(of_block), false);
         let mut cost = DelayCost::default();
         named.iter().for_each(|timeline| cost.add(costs.of_timeline(*timeline as usize)));
@@ -118,6 +122,7 @@ impl WaitAnalysis<'_> {
             typical_ns: in_a_step(
                 cells().map(|(timeline, block)| table.typical_ns(timeline, block, slot)).sum(),
             ),
+            excess_ns,
             gain,
             is_at_most: of_rare > of_all / 2,
             is_exclusive: table.holders[slot] == 1 && !table.is_compared(slot),

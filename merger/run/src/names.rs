@@ -107,6 +107,8 @@ pub struct CounterSource {
     pub process: Option<i64>,
     /// Id of its agent.
     pub agent: Option<i64>,
+    /// Thread id in the operating system, of a counter of a thread.
+    pub tid: Option<i64>,
     /// Name.
     pub name: String,
     /// Unit of its values.
@@ -166,6 +168,9 @@ impl UnitNames {
             counters: read_rows(tables, unit, rocpd::INFO_PMC, COUNTER_COLUMNS, |row| CounterSource {
                 process: row.int("pid"),
                 agent: row.int("agent_id"),
+                tid: json_object(row.value("extdata"))
+                    .get("rpd")
+                    .and_then(|stored| stored.get("tid")?.as_i64()),
                 name: row.text("name"),
                 unit: row.text("units"),
                 description: row.text("description"),
@@ -215,7 +220,7 @@ const AGENT_COLUMNS: &[&str] = &[
     "product_name",
     "extdata",
 ];
-const COUNTER_COLUMNS: &[&str] = &["pid", "agent_id", "name", "units", "description"];
+const COUNTER_COLUMNS: &[&str] = &["pid", "agent_id", "name", "units", "description", "extdata"];
 
 /// A row of the table that is being read.
 struct Row<'a> {

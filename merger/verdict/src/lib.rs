@@ -13,6 +13,7 @@ mod run_verdict;
 mod shown_time;
 mod verdict;
 mod why_not;
+mod work_cause;
 
 pub use analysed_run::{AnalysedRun, AnalysisOptions};
 pub use cut::{MAX_TEXT_CHARS, cut_middle, cut_texts};

@@ -29,6 +29,11 @@ pub fn shown_time(ns: i64) -> String {
     }
 }
 
+/// Formats a ratio, with a decimal below 10 %.
+pub(crate) fn percent(ratio: f64) -> String {
+    if ratio.abs() < 0.095 { format!("{:.1} %", ratio * 100.0) } else { format!("{:.0} %", ratio * 100.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 use crate::analysed_run::AnalysedRun;
 use crate::hang::{HangCause, RunHang, ends_text, hang_notes, named_ranks, ranks};
 use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
-use crate::shown_time::shown_time;
+use crate::shown_time::{percent, shown_time};
+use crate::work_cause::WorkCause;
 use rayon::prelude::*;
 use rpd_calls::{CallLabel, StepKind};
 use rpd_console::wording::grouped;
@@ -46,11 +47,16 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     lines.extend(diagnosis.findings.iter().skip(1).map(|finding| ("also", further_finding(found, finding))));
     for (label, place, gain) in outside_of_steps(found) {
         if share(found, gain.ns) >= MIN_REPORTED && diagnosis.verdict != JobVerdict::CannotTell {
-            let text = format!(
-                "ranks work unequally {place}; with equal work the run would be shorter by {} ({})",
-                with_error(gain),
-                percent(share(found, gain.ns))
-            );
+            let (shorter, share) = (with_error(gain), percent(share(found, gain.ns)));
+            let text = match gain.ns > gain.error_bound_ns {
+                true => format!(
+                    "ranks work unequally {place}; with equal work the run would be shorter by {shorter} ({share})"
+                ),
+                false => format!(
+                    "it is not known whether ranks work unequally {place}: equal work would save {shorter} ({share}), less \
+                     than the error"
+                ),
+            };
             lines.push((label, text));
         }
     }
@@ -274,7 +280,7 @@ fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static
             percent(finding.cost.propagated_ns / total.max(1.0))
         ),
     };
-    vec![("where", place), ("reaches", reach), ("cause", "not examined by this version".to_owned())]
+    vec![("where", place), ("reaches", reach), ("cause", WorkCause::of(found, finding).text(found, finding))]
 }
 
 /// Names the functions in which others waited directly, with their shares; empty if there are none.
@@ -332,10 +338,13 @@ fn time_text(found: &AnalysedRun<'_>, is_stream: bool) -> Option<String> {
         sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part as f64);
     }
     let [work, waited, transfer, idle, length] = sums;
+    let has_launches = !is_stream && found.calls.job.timelines.iter().any(|timeline| timeline.is_stream);
     let part = |ns: f64| percent(ns / length);
     let text = || {
         let idle = if is_stream { format!(", idle {}", part(idle)) } else { String::new() };
-        format!("work {}, waiting {}, communication {}{idle}", part(work), part(waited), part(transfer))
+        // Calls to HIP and CUDA of a thread that launches GPU work are no work of its own.
+        let calls = if has_launches { "communication and launches" } else { "communication" };
+        format!("work {}, waiting {}, {calls} {}{idle}", part(work), part(waited), part(transfer))
     };
     (length > 0.0).then(text)
 }
@@ -371,6 +380,7 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
             "share_of_steps": finding.share_of_steps,
         },
         "gain": gain_json(found, finding.gain, finding.is_at_most),
+        "cause": WorkCause::of(found, finding).json(),
         "caused": {
             "direct_ns": finding.cost.direct_ns as i64,
             "propagated_ns": finding.cost.propagated_ns as i64,
@@ -443,9 +453,4 @@ fn share(found: &AnalysedRun<'_>, ns: i64) -> f64 {
 
 fn with_error(gain: WhatIfGain) -> String {
     format!("{} (+- {})", shown_time(gain.ns), shown_time(gain.error_bound_ns))
-}
-
-/// Formats a ratio, with a decimal below 10 %.
-fn percent(ratio: f64) -> String {
-    if ratio.abs() < 0.095 { format!("{:.1} %", ratio * 100.0) } else { format!("{:.0} %", ratio * 100.0) }
 }

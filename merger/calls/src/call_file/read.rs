@@ -1,6 +1,7 @@
 //! Decodes the units of a file of calls.
 
 use super::{CallFile, CallFileError};
+use crate::cpu_waits::MAX_INTERVALS;
 use crate::labels::LabelKey;
 use crate::region_names::RegionNames;
 use crate::step_ranges::StepRanges;
@@ -107,6 +108,13 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
                     && ranges.names.iter().all(|place| names.has_string(*place))
                     && spans.is_sorted_by(|one, other| one.1 <= other.0)
             };
+            let waits = &timeline.cpu_waits;
+            if waits.len() > MAX_INTERVALS
+                || !waits.iter().all(|wait| (0.0..=1.0).contains(&wait.share))
+                || !waits.is_sorted_by(|one, other| one.start_ns < other.start_ns)
+            {
+                return Err("waits for a CPU are not in order, or no shares");
+            }
             if !timeline.step_ranges.iter().all(are_usable) {
                 return Err("ranges of steps are not in order, or have no name");
             }
