@@ -78,7 +78,13 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
         if !tag.ends_with("losses") {
             continue;
         }
-        for loss in rows.as_array().map(Vec::as_slice).unwrap_or_default() {
+        // Of previous merges, each entry is the text of a ledger.
+        let ledgers = rows.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let entries = ledgers.flat_map(|entry| match entry.as_str().map(serde_json::from_str::<Vec<Json>>) {
+            Some(Ok(entries)) => entries,
+            _ => vec![entry.clone()],
+        });
+        for loss in entries {
             let table = loss["table"].as_str().unwrap_or(UNKNOWN_TABLE);
             let table = table.strip_prefix("rocpd_").unwrap_or(table);
             let is_of_profiler = loss["profiler"].is_string();

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Metadata tags about clocks, about collectives that were compared with these clocks, and about processes: their ids
-/// stay the same.
-const TAGS: [&str; 13] = [
+/// Metadata tags about clocks, about collectives that were compared with these clocks, about processes, whose ids stay the
+/// same, and about ranks whose last rows are missing.
+const TAGS: [&str; 14] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
@@ -22,6 +22,7 @@ const TAGS: [&str; 13] = [
     "rpd.late_ranks",
     "rpd.lateness",
     "rpd.former_merges",
+    "rpd.unfinished_ranks",
 ];
 /// Maximum size of an adopted value in bytes; enough for the clocks of 10,000 nodes.
 const MAX_VALUE_BYTES: usize = 8 << 20;
