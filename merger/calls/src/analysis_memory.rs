@@ -79,11 +79,11 @@ impl NeededMemory {
 }
 
 impl RunCalls {
-    /// Fails if the memory does not suffice for the analysis of the calls.
+    /// Fails if the memory does not suffice for the analysis of the calls and for `listed` bytes more.
     ///
     /// # Errors
     /// [`Failure::usage`], with the memory that about suffices.
-    pub fn check_memory(&self, memory: AnalysisMemory) -> Result<(), Failure> {
-        memory.check(self.job.analysis_bytes())
+    pub fn check_memory(&self, memory: AnalysisMemory, listed: u64) -> Result<(), Failure> {
+        memory.check(self.job.analysis_bytes().saturating_add(listed))
     }
 }

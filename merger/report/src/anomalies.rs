@@ -35,7 +35,8 @@ pub(crate) fn report_anomalies(
     comm: &dyn Comm,
     max_rows: usize,
 ) -> Result<Option<Report>, Failure> {
-    with_analysis(run, comm, ListedParts::default(), |found| {
+    let listed = ListedParts { durations: true, ..ListedParts::default() };
+    with_analysis(run, comm, listed, |found| {
         let (origin, _) = run.extent.unwrap_or_default();
         let mut table = ReportTable::new("anomalies", &COLUMNS);
         for anomaly in found.analysis.anomalies() {

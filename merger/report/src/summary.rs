@@ -7,7 +7,7 @@ use crate::statistics::{Distribution, DurationSummary};
 use rayon::prelude::*;
 use rpd_comm::{Comm, all_gather_values, exchange_values, gather_values};
 use rpd_console::Failure;
-use rpd_console::wording::counted;
+use rpd_console::wording::{counted, grouped};
 use rpd_run::RowUnit;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -62,14 +62,16 @@ pub(crate) fn report_summary(
         SummaryRows::ByNode => ProcessGroups::by_node(processes),
     };
     let rows = TimedRows::new(run);
-    let (named, span) = named_durations(&rows, comm, &groups)?;
+    let max_exact = Distribution::exact_values(run.analysis_memory.limit);
+    let (named, span) = named_durations(&rows, comm, &groups, max_exact)?;
     let lines = sorted_lines(summarise(comm, named)?);
     let mut notes = Vec::new();
     let inexact = lines.iter().filter(|line| !line.times.is_exact).count();
     if inexact > 0 {
         let names = counted(inexact as u64, "name");
         notes.push(format!(
-            "percentiles of {names} with more than 1,000,000 calls are rounded to three significant digits"
+            "percentiles of {names} with more than {} calls are rounded to three significant digits",
+            grouped(max_exact as u64)
         ));
     }
     let is_empty = lines.is_empty();
@@ -96,8 +98,10 @@ struct NameKey {
 const NEAR_NAMES: usize = 256;
 
 /// Durations by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct NamedDurations {
+    /// Number of durations of a name of which percentiles are exact.
+    max_exact: usize,
     places: HashMap<NameKey, usize>,
     durations: Vec<(NameKey, Distribution)>,
     /// Key and place of a row with a name of each slot: the last one.
@@ -107,6 +111,16 @@ struct NamedDurations {
 }
 
 impl NamedDurations {
+    fn new(max_exact: usize) -> NamedDurations {
+        NamedDurations {
+            max_exact,
+            places: HashMap::new(),
+            durations: Vec::new(),
+            near: Vec::new(),
+            span: None,
+        }
+    }
+
     #[inline]
     fn add(&mut self, groups: &ProcessGroups, row: TimedRow) {
         let TimedRow { table, category, name, process, start, end, .. } = row;
@@ -131,7 +145,7 @@ impl NamedDurations {
 
     fn place(&mut self, key: NameKey) -> usize {
         *self.places.entry(key).or_insert_with(|| {
-            self.durations.push((key, Distribution::default()));
+            self.durations.push((key, Distribution::with_exact(self.max_exact)));
             self.durations.len() - 1
         })
     }
@@ -181,12 +195,13 @@ fn named_durations(
     rows: &TimedRows<'_>,
     comm: &dyn Comm,
     groups: &ProcessGroups,
+    max_exact: usize,
 ) -> Result<(NamedTimes, Option<(i64, i64)>), Failure> {
     let of_unit = |_, unit: &RowUnit| {
         let found = rows.fold_unit(
             unit,
             &TimedTable::ALL,
-            NamedDurations::default,
+            || NamedDurations::new(max_exact),
             |found, row| found.add(groups, row),
             NamedDurations::join,
         )?;

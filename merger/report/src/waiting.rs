@@ -11,6 +11,7 @@ use rpd_calls::{CallFile, MissingCalls, ReadOptions, RunCalls};
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
+use rpd_graph::CallTimeline;
 use rpd_verdict::{AnalysisOptions, missing_reason};
 
 /// Why no rank is named if processes are left out, and the way out.
@@ -24,6 +25,25 @@ pub(crate) struct ListedParts {
     pub(crate) row_keys: bool,
     /// Messages.
     pub(crate) messages: bool,
+    /// Durations of all calls.
+    pub(crate) durations: bool,
+}
+
+/// Bytes for each end of a message that is listed: that of the end, its match, and its place in a table.
+const LISTED_END_BYTES: u64 = 64;
+/// Bytes for each duration that is compared: in a list that grows, with its copy while it does.
+const DURATION_BYTES: u64 = 24;
+
+impl ListedParts {
+    /// Returns about how many bytes they take, at most.
+    fn bytes(self, calls: &RunCalls) -> u64 {
+        let timelines = &calls.job.timelines;
+        let sum = |of: fn(&CallTimeline) -> usize| timelines.iter().map(of).sum::<usize>() as u64;
+        let ends = if self.messages { sum(|timeline| timeline.message_ends.len()) } else { 0 };
+        let durations =
+            if self.durations { sum(|timeline| timeline.calls.len() + timeline.work.len()) } else { 0 };
+        ends * LISTED_END_BYTES + durations * DURATION_BYTES
+    }
 }
 
 /// Reads the calls of the run. Analyses them on rank 0, and passes the result on there; returns `None` on other ranks.
@@ -58,7 +78,7 @@ fn analysed<T>(
     listed: ListedParts,
     use_it: impl FnOnce(&AnalysedRun<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    calls.check_memory(run.analysis_memory)?;
+    calls.check_memory(run.analysis_memory, listed.bytes(&calls))?;
     let selection = &run.selection;
     if let Some(step) = selection.step.as_deref().filter(|_| lacks_named_steps(&calls)) {
         let name = one_line(step);

@@ -54,8 +54,8 @@ fn a_message_and_a_collective_of_two_ranks_match() {
     let calls = run.read(&ReadOptions::default());
     let needed = calls.job.analysis_bytes();
     let memory = |limit: u64| AnalysisMemory { limit, other: 1000 };
-    assert!(calls.check_memory(memory(needed + 1000)).is_ok());
-    let refused = calls.check_memory(memory(needed + 999)).unwrap_err();
+    assert!(calls.check_memory(memory(needed + 1000), 0).is_ok());
+    let refused = calls.check_memory(memory(needed + 999), 0).unwrap_err();
     assert_eq!(refused.exit(), Exit::Usage, "{refused}");
     let with_memory = |limit: u64| {
         let memory = Some(memory(limit));
@@ -63,7 +63,7 @@ fn a_message_and_a_collective_of_two_ranks_match() {
     };
     assert_eq!(with_memory(needed + 1000).unwrap().job, calls.job);
     assert!(with_memory(0).unwrap_err().to_string().contains("; give it about --memory 1MiB, or"));
-    let endless = calls.check_memory(AnalysisMemory { limit: 0, other: u64::MAX }).unwrap_err();
+    let endless = calls.check_memory(AnalysisMemory { limit: 0, other: u64::MAX }, 0).unwrap_err();
     assert!(endless.to_string().contains("TiB"), "{endless}");
     assert_eq!(calls.unavailable, [MissingCalls::NoSteps]);
     assert_eq!(calls.communicators, ["MPI_COMM_WORLD"]);

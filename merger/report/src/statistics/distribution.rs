@@ -5,16 +5,20 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{Formatter, Result as FmtResult};
 
-/// Maximum number of values of which percentiles are exact. 8 bytes each are kept.
+/// Maximum number of values of which percentiles are exact, whatever the memory. 8 bytes each are kept.
 const MAX_EXACT: usize = 1_000_000;
+/// Memory of a merge rank for each value of a name that is kept: there may be a hundred names.
+const MEMORY_OF_VALUE: u64 = 1_024;
 /// Significant digits of percentiles beyond that.
 const DIGITS: u8 = 3;
 /// Number of values that are kept in one piece. Pieces are not copied when they grow or are joined.
 const PIECE: usize = 4_096;
 
 /// Durations of one name, ns. The result does not depend on the order in which they are added.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Distribution {
+    /// Number of values of which percentiles are exact. The same in all parts that are joined.
+    max_exact: usize,
     /// The values, in pieces of any length.
     #[serde(serialize_with = "write_pieces", deserialize_with = "read_pieces")]
     pieces: Vec<Vec<i64>>,
@@ -22,7 +26,7 @@ pub(crate) struct Distribution {
     in_pieces: usize,
     /// The values after them. They become a piece when there are [`PIECE`].
     last: Vec<i64>,
-    /// The values that were added to it, if there are more than [`MAX_EXACT`].
+    /// The values that were added to it, if there are more than `max_exact`.
     beyond: Option<Box<CountedValues>>,
 }
 
@@ -65,7 +69,23 @@ pub(crate) struct DurationSummary {
 /// The percentiles.
 const PERCENT: [u64; 3] = [50, 95, 99];
 
+impl Default for Distribution {
+    fn default() -> Distribution {
+        Distribution::with_exact(MAX_EXACT)
+    }
+}
+
 impl Distribution {
+    /// Returns the number of values of which percentiles are exact, with so many bytes of memory.
+    pub(crate) fn exact_values(memory: u64) -> usize {
+        usize::try_from(memory / MEMORY_OF_VALUE).unwrap_or(usize::MAX).clamp(PIECE, MAX_EXACT)
+    }
+
+    /// Creates one with exact percentiles of so many values.
+    pub(crate) fn with_exact(max_exact: usize) -> Distribution {
+        Distribution { max_exact, pieces: Vec::new(), in_pieces: 0, last: Vec::new(), beyond: None }
+    }
+
     /// Adds a duration.
     #[inline]
     pub(crate) fn add(&mut self, ns: i64) {
@@ -78,7 +98,7 @@ impl Distribution {
     fn end_piece(&mut self) {
         self.in_pieces += self.last.len();
         self.pieces.push(std::mem::take(&mut self.last));
-        if self.in_pieces > MAX_EXACT {
+        if self.in_pieces > self.max_exact {
             self.count_values();
         }
     }
@@ -100,8 +120,8 @@ impl Distribution {
                 none => *none = Some(other),
             }
         }
-        let is_large = self.beyond.is_some() && self.in_pieces > MAX_EXACT / 16;
-        if self.in_pieces > MAX_EXACT || is_large {
+        let is_large = self.beyond.is_some() && self.in_pieces > self.max_exact / 16;
+        if self.in_pieces > self.max_exact || is_large {
             self.count_values();
         }
     }
@@ -216,19 +236,20 @@ fn rank(count: u64, percent: u64) -> u64 {
 
 impl CountedValues {
     fn new() -> Box<CountedValues> {
-        let bounds = Histogram::new_with_bounds(1, i64::MAX as u64, DIGITS);
-        let histogram = bounds.unwrap_or_else(|error| unreachable!("the bounds are constant: {error}"));
+        // It grows with the largest value.
+        let empty = Histogram::new(DIGITS);
+        let histogram = empty.unwrap_or_else(|error| unreachable!("the digits are constant: {error}"));
         Box::new(CountedValues { histogram, moments: Moments::EMPTY })
     }
 
     fn add(&mut self, ns: i64) {
         self.moments.add(ns);
-        self.histogram.saturating_record(ns.max(0) as u64);
+        let recorded = self.histogram.record(ns.max(0) as u64);
+        debug_assert!(recorded.is_ok());
     }
 
     fn join(&mut self, other: &CountedValues) {
         self.moments.join(&other.moments);
-        // Both have the same bounds, so that nothing is out of range.
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok());
     }
@@ -256,7 +277,9 @@ impl<'de> Deserialize<'de> for CountedValues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CountedValues, D::Error> {
         let (buckets, moments): (Vec<(u64, u64)>, Moments) = Deserialize::deserialize(deserializer)?;
         let mut counted = CountedValues { moments, ..*CountedValues::new() };
-        buckets.into_iter().for_each(|(value, count)| counted.histogram.saturating_record_n(value, count));
+        for (value, count) in buckets {
+            counted.histogram.record_n(value, count).map_err(D::Error::custom)?;
+        }
         Ok(counted)
     }
 }
