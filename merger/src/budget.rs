@@ -186,13 +186,18 @@ impl MemoryBudget {
         // An extrapolation gets a margin.
         let margin = if read < all { needed / 8 } else { 0 };
         let more = mebibytes(needed.saturating_add(margin));
+        // More ranks share what each holds of the inputs, but each needs buffers.
+        let data = held.inputs.saturating_add(held.strings.saturating_mul(STRING_BYTES));
+        let buffers = held.needed().saturating_sub(data);
+        let ranks = if data < buffers { "" } else { ", or use more ranks" };
         Err(Failure::usage(format!(
-            "--memory {} is too little: one merge rank must hold {} MiB of its inputs and {} distinct strings{}; \
-             give it --memory {more}, or use more ranks",
+            "--memory {} is too little: one merge rank must hold {} MiB of its inputs and {} distinct strings{}, and {} MiB \
+             of buffers; give it --memory {more}{ranks}",
             Size(self.0),
             (held.inputs >> 20) + 1,
             held.strings,
             if read < all { " so far" } else { "" },
+            (buffers >> 20) + 1,
         )))
     }
 

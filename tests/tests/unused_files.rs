@@ -315,7 +315,7 @@ fn files_that_are_found_are_used_or_named_as_not_used() {
         ),
         "{report}"
     );
-    assert!(outcome.stderr.contains("more inputs; --json lists all"), "{outcome}");
+    assert!(outcome.stderr.contains("more inputs; rpd-merge --json lists all"), "{outcome}");
     let shards = reasons.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "rpdshard"));
     assert_eq!(shards.count(), 2);
     assert!(!outcome.stderr.contains("lost       nothing"), "{outcome}");

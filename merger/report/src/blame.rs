@@ -163,7 +163,10 @@ fn timelines_of_rank(found: &AnalysedRun<'_>, rank: u32) -> Result<Vec<u32>, Fai
         |timeline: &u32| process_of(found.calls, *timeline).and_then(|process| process.rank) == Some(rank);
     let timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).filter(is_of_rank).collect();
     match timelines.is_empty() {
-        true => Err(Failure::usage(format!("no calls of rank {rank} were recorded; check --rank"))),
+        true => Err(Failure::usage(format!(
+            "no calls of rank {rank} are analysed: it calls no MPI, launches no RCCL kernels, or is not in this part of the run; \
+             check --rank, --ranks, --nodes and --window"
+        ))),
         false => Ok(timelines),
     }
 }

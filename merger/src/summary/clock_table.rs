@@ -54,7 +54,7 @@ impl MergeReport {
         let mut shown: Vec<_> =
             lines.into_iter().take(MAX_TABLE_CLOCKS).map(|line| ("converted", line)).collect();
         if more > 0 {
-            shown.push(("converted", format!("and {more} more; --json lists all")));
+            shown.push(("converted", format!("and {more} more; rpd-merge --json lists all")));
         }
         shown
     }
@@ -123,7 +123,8 @@ impl MergeReport {
         let bars = ends.map_or(String::new(), |(least, most)| {
             format!(", error bounds from {} to {}", duration(*least), duration(*most))
         });
-        (!rest.is_empty()).then(|| format!("and {} more{bars}; --json lists all", grouped(rest.len() as u64)))
+        (!rest.is_empty())
+            .then(|| format!("and {} more{bars}; rpd-merge --json lists all", grouped(rest.len() as u64)))
     }
 
     /// Returns the lines about clocks that are not aligned, one for each reason.

@@ -264,8 +264,10 @@ impl MergeReport {
         let shown = left_out.iter().take(MAX_SHOWN_LINES);
         self.notes.extend(shown.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
         if let Some(more @ 1..) = left_out.len().checked_sub(MAX_SHOWN_LINES) {
-            self.notes
-                .push(format!("and {more} more {} of rows; --json lists all", noun(more as u64, "kind")));
+            self.notes.push(format!(
+                "and {more} more {} of rows; rpd-merge --json lists all",
+                noun(more as u64, "kind")
+            ));
         }
         self.left_out_of_rpd = left_out;
     }
@@ -308,7 +310,10 @@ impl MergeReport {
         let line = |(path, reason): &(PathBuf, String)| format!("left out: {}", left_out(path, reason));
         let mut lines: Vec<String> = self.unreadable.iter().take(MAX_SHOWN_LINES).map(line).collect();
         if let Some(more @ 1..) = self.unreadable.len().checked_sub(MAX_SHOWN_LINES) {
-            lines.push(format!("left out: and {}; --json lists all", counted(more as u64, "more input")));
+            lines.push(format!(
+                "left out: and {}; rpd-merge --json lists all",
+                counted(more as u64, "more input")
+            ));
         }
         lines.extend(self.missing());
         lines.extend(self.repeated());
@@ -318,7 +323,7 @@ impl MergeReport {
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(MAX_SHOWN_LINES).cloned());
         if all.len() > MAX_SHOWN_LINES {
-            lines.push(format!("and {} more; --json lists all", all.len() - MAX_SHOWN_LINES));
+            lines.push(format!("and {} more; rpd-merge --json lists all", all.len() - MAX_SHOWN_LINES));
         }
         lines
     }

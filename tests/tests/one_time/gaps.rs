@@ -171,5 +171,5 @@ fn of_256_nodes_all_are_aligned() {
     assert_eq!(lines.len(), 1 + 12 + 1, "{lines:?}");
     assert!(lines[1].starts_with("clock      gpu000 (rank 0) "), "{lines:?}");
     assert!(lines[13].starts_with("clock      and 244 more, error bounds from "), "{lines:?}");
-    assert!(lines[13].ends_with("; --json lists all"), "{lines:?}");
+    assert!(lines[13].ends_with("; rpd-merge --json lists all"), "{lines:?}");
 }

@@ -117,7 +117,7 @@ pub(crate) fn exits_line(exits: &[CommandExit]) -> Option<String> {
     let mut texts: Vec<String> =
         exits.iter().take(MAX_PRINTED).map(|exit| exit.text(exits.len() == 1)).collect();
     if let Some(more @ 1..) = exits.len().checked_sub(MAX_PRINTED) {
-        texts.push(format!("{more} more ways; --json lists all"));
+        texts.push(format!("{more} more ways; rpd-merge --json lists all"));
     }
     Some(texts.join("; "))
 }
@@ -175,6 +175,6 @@ mod tests {
     fn the_line_is_bounded() {
         let many: Vec<_> = (0..500).map(|rank| (Some(rank), ProcessExit::Code(rank as i32))).collect();
         let line = exits_line(&exits(&many)).unwrap_or_default();
-        assert!(line.len() < 300 && line.ends_with("490 more ways; --json lists all"), "{line}");
+        assert!(line.len() < 300 && line.ends_with("490 more ways; rpd-merge --json lists all"), "{line}");
     }
 }
