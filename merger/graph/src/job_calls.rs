@@ -139,15 +139,6 @@ impl CollectiveEntry {
     pub const INIT_NUMBER: u32 = u32::MAX - 1;
     /// Number of the entry by `MPI_Finalize` into `MPI_COMM_WORLD`.
     pub const FINALIZE_NUMBER: u32 = u32::MAX;
-
-    /// Returns the class of a number of bytes: 1 for none, 2 for one, and one more for each doubling;
-    /// 0 for [`MessageEnd::UNKNOWN_BYTES`].
-    pub fn size_class(bytes: u32) -> u8 {
-        match bytes {
-            MessageEnd::UNKNOWN_BYTES => 0,
-            bytes => bytes.checked_ilog2().map_or(1, |log| log as u8 + 2),
-        }
-    }
 }
 
 /// A call that saw the completion of an operation which an earlier call of the process began.

@@ -75,6 +75,17 @@ struct ProcessEnds {
     entered: HashMap<(u32, u32), EntryForm>,
 }
 
+impl CollectiveEntry {
+    /// Returns the class of a number of bytes: 1 for none, 2 for one, and one more for each doubling;
+    /// 0 for [`MessageEnd::UNKNOWN_BYTES`].
+    pub fn size_class(bytes: u32) -> u8 {
+        match bytes {
+            MessageEnd::UNKNOWN_BYTES => 0,
+            bytes => bytes.checked_ilog2().map_or(1, |log| log as u8 + 2),
+        }
+    }
+}
+
 /// What all members of a collective must pass alike.
 #[derive(Clone, Copy, Debug)]
 struct EntryForm {

@@ -118,7 +118,7 @@ mod tests {
         let graph = CallGraph::new(&job).unwrap();
         let analysis = WaitAnalysis::new(&graph);
         let costs = analysis.delay_costs();
-        let found = analysis.pair_waits(&costs, (&[0, 1, 2, 3], 4), 5);
+        let found = analysis.pair_waits(costs, (&[0, 1, 2, 3], 4), 5);
         for cause in 0..4 {
             let row: f64 = found.matrix[cause * 4..cause * 4 + 4].iter().sum();
             let direct_ns = costs.of_timeline(cause).direct_ns;
@@ -130,7 +130,7 @@ mod tests {
         let first = found.largest[0];
         assert_eq!(first.cause, 1);
         assert_eq!(first.direct_ns, found.matrix[4 + first.waiting as usize]);
-        let by_node = analysis.pair_waits(&costs, (&[0, 0, 1, 1], 2), 0);
+        let by_node = analysis.pair_waits(costs, (&[0, 0, 1, 1], 2), 0);
         let whole = |matrix: &[f64]| matrix.iter().sum::<f64>();
         assert!((whole(&by_node.matrix) - whole(&found.matrix)).abs() < 1.0);
         assert_eq!(by_node.largest, []);

@@ -134,7 +134,7 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             ("CANNOT TELL", format!("which rank the others wait for: {}", found.reasons.join("; ")))
         }
         _ => {
-            let gains = found.analysis.largest_gains(&found.costs);
+            let gains = found.analysis.largest_gains(found.costs);
             let largest = gains.first().map_or(String::new(), |(timeline, gain)| {
                 let name = timeline_text(found.calls, *timeline);
                 format!("; the most by one rank: {name}, {}", percent(share(found, gain.ns)))
