@@ -10,9 +10,15 @@
 
 enum { STEPS = 300, WORK_MS = 15 };
 
+static volatile unsigned long result;
+
+/* Each multiplication waits for the one before, so that a round takes the same number of cycles each time. */
 static void compute(long rounds) {
-    for (volatile long i = 0; i < rounds; i++) {
+    unsigned long value = result | 1;
+    for (long i = 0; i < rounds; i++) {
+        value = value * 6364136223846793005UL + 1;
     }
+    result = value;
 }
 
 /* Returns the rounds of about WORK_MS ms. */
