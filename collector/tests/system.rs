@@ -55,19 +55,19 @@ fn metrics(path: &Path) -> Option<Metrics> {
     let shard = Shard::open(path).unwrap();
     let is_sampler = |p: &&Process| p.command.starts_with("rpd-collect: system metrics of ");
     let process = shard.processes.values().find(is_sampler)?.clone();
-    let Counters { ticks, values } = counters(&shard, process.source);
+    let ProcessCounters { ticks, values } = counters(&shard, process.source);
     Some(Metrics { shard, process, ticks, values })
 }
 
 /// The counters of a process.
-struct Counters {
+struct ProcessCounters {
     /// Time of each tick, ns.
     ticks: Vec<i64>,
     /// Times and values of each counter.
     values: BTreeMap<String, Vec<(i64, f64)>>,
 }
 
-fn counters(shard: &Shard, source: u32) -> Counters {
+fn counters(shard: &Shard, source: u32) -> ProcessCounters {
     let mut names = Vec::new();
     rows(shard, source, INFO_PMC, ["name", "agent_id"], |[name, agent]| {
         assert!(number(agent) >= 1);
@@ -95,7 +95,7 @@ fn counters(shard: &Shard, source: u32) -> Counters {
         let name = names[number(counter) as usize - 1].clone();
         values.entry(name).or_default().push((time_of[&number(event)], value));
     });
-    Counters { ticks, values }
+    ProcessCounters { ticks, values }
 }
 
 /// Returns `rpd-collect` with a run id for this test alone: parallel tests use the same node, and only one
@@ -235,7 +235,7 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
         let shard = Shard::open(&shard).unwrap();
         let process =
             shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
-        let Counters { values, .. } = counters(&shard, process.source);
+        let ProcessCounters { values, .. } = counters(&shard, process.source);
         assert_eq!(values.keys().collect::<Vec<_>>(), ["thread.cpu", "thread.cpu_wait"]);
         let main = format!(r#"{{"rpd":{{"tid":{}}}}}"#, process.pid);
         rows(&shard, process.source, INFO_PMC, ["extdata"], |[extdata]| {

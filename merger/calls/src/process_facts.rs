@@ -78,7 +78,7 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
         if !tag.ends_with("losses") {
             continue;
         }
-        // Of previous merges, each entry is the text of a ledger.
+        // The losses of a previous merge are stored as the text of its ledger.
         let ledgers = rows.as_array().map(Vec::as_slice).unwrap_or_default().iter();
         let entries = ledgers.flat_map(|entry| match entry.as_str().map(serde_json::from_str::<Vec<Json>>) {
             Some(Ok(entries)) => entries,

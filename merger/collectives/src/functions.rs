@@ -238,7 +238,7 @@ impl CollectiveFunction {
 
     /// Describes a call: function, size and root.
     pub(super) fn describe(self, size: Option<i64>, root: Option<u32>) -> String {
-        // Of other libraries, some recorders store elements.
+        // For libraries other than MPI, some recorders store the number of elements instead of bytes.
         let unit = if self.name().starts_with("MPI_") { " B" } else { "" };
         let size = size.map_or(String::new(), |size| format!(" of {size}{unit}"));
         let root = root.map_or(String::new(), |root| format!(" with root {root}"));

@@ -86,7 +86,7 @@ impl CollectiveEntry {
     }
 }
 
-/// What all members of a collective must pass alike.
+/// Arguments that all members of a collective must agree on.
 #[derive(Clone, Copy, Debug)]
 struct EntryForm {
     function: u32,

@@ -35,7 +35,7 @@ enum UnknownShortage {
     TooShort,
 }
 
-/// What the records show of the cause of a finding.
+/// The cause of a finding, as far as it was recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct WorkCause {
     cpu: Result<CpuShortage, UnknownShortage>,
@@ -64,11 +64,11 @@ impl WorkCause {
             }
         };
         let one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
-        let (they, waits) = if one { ("it", "waited") } else { ("they", "waited") };
+        let they = if one { "it" } else { "they" };
         let others = shortage
             .typical_share
             .map_or(String::new(), |share| format!(", other ranks for {}", percent(share)));
-        let evidence = format!("{they} {waits} for one for {} of the steps{others}", percent(shortage.share));
+        let evidence = format!("{they} waited for one for {} of the steps{others}", percent(shortage.share));
         let explained = percent(shortage.explained.min(1.0));
         if shortage.explained >= MIN_NAMED {
             format!("too little CPU: {evidence}; this explains {explained} of the longer work")
@@ -117,7 +117,7 @@ fn cpu_shortage(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<CpuShor
         let wait = wait_in_steps(found, *timeline).ok_or(UnknownShortage::TooShort)?;
         waited_ns += wait.waited_ns;
         known_ns += wait.known_ns;
-        // Of the time without a CPU, the part in work made that longer; the rest made calls longer.
+        // The waiting is assumed to be spread evenly over work and calls; only its part in work makes work longer.
         let beyond = (wait.share() - typical_share.unwrap_or(0.0)).max(0.0);
         lost_ns += beyond * wait.work_ns;
     }

@@ -54,7 +54,7 @@ pub(crate) fn print(folder: &Path, rounds: usize, events: usize) -> Result<(), B
     }
     let ratios = (0..rounds).map(|round| {
         let [threads, ranks, short, start] = [0, 1, 2, 3].map(|turn| seconds[turn][round]);
-        // What one process takes for a small run is not the start of mpirun.
+        // The time of one process on a small run is not part of the start of mpirun.
         threads / (ranks - (start - short))
     });
     println!(

@@ -12,7 +12,7 @@ use crate::shard_output::{
     MetricAgent, MetricCounter, MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput,
 };
 use shares::{IntervalShares, SchedTimes, ThreadShares};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ struct SampledThread {
 }
 
 enum ThreadState {
-    /// There was no room.
+    /// It is new, or too many others are sampled.
     Waiting,
     Sampled {
         file: BoundedFile,
@@ -145,9 +145,9 @@ impl ThreadTimes {
     /// Takes over the changes of the list.
     fn follow_list(&mut self) {
         let Some(listed) = self.list.changed_since(&mut self.seen) else { return };
-        let is_listed = |number: u64| listed.iter().any(|thread| thread.number == number);
-        let (stay, gone): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.threads).into_iter().partition(|known| is_listed(known.thread.number));
+        let numbers: HashSet<u64> = listed.iter().map(|thread| thread.number).collect();
+        let known = std::mem::take(&mut self.threads).into_iter();
+        let (stay, gone): (Vec<_>, Vec<_>) = known.partition(|known| numbers.contains(&known.thread.number));
         self.threads = stay;
         self.end_threads(&gone);
         let last = self.threads.iter().map(|known| known.thread.number).max().unwrap_or(0);
