@@ -1,9 +1,8 @@
-//! This node as the collector finds it: its identity and clocks, its processes, its memory limit, and claims.
+//! This node as the collector finds it: its identity and clocks, its processes, and claims.
 //!
 //! This room knows no run, rank or shard.
 
 pub(crate) mod bounded_read;
-pub(crate) mod cgroup;
 pub(crate) mod claim;
 pub(crate) mod cpus;
 pub(crate) mod event_flag;

@@ -15,11 +15,11 @@ use crate::child::program::ProgramFile;
 use crate::child::signals::{self, SignalForwarder};
 use crate::command_line::{CollectOptions, WarnSignal};
 use crate::drain::RingListener;
-use crate::host::cgroup;
 use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
 use crate::log::warn;
+use rpd_memory_limit::MemoryCgroup;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl CommandSession {
     ) -> Result<CommandSession, PrepareError> {
         warnings.extend(placement.line.take_if(|line| !line.starts_with(NOTE)));
         let failed = |what| move |source| PrepareError::Resource { what, source };
-        if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < MIN_CGROUP_BYTES) {
+        if let Some(cgroup) = MemoryCgroup::tightest().filter(|cgroup| cgroup.limit < MIN_CGROUP_BYTES) {
             return Err(PrepareError::Memory(cgroup.limit >> 10));
         }
         let inherited = InheritedDescriptors::of_this_process();

@@ -1,21 +1,23 @@
-//! The memory limit of the job.
+//! Memory cgroups with a limit, as that of a job.
 
 use std::path::{Path, PathBuf};
 
 /// A memory cgroup with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MemoryCgroup {
+pub struct MemoryCgroup {
     /// Limit in bytes.
     pub limit: u64,
     /// Bytes in use.
     pub used: u64,
 }
 
-/// Returns the memory cgroup with the least free memory: the one of this process or one above it, in version
-/// 1 or 2.
-pub(crate) fn tightest() -> Option<MemoryCgroup> {
-    let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    tightest_of(&memberships, Path::new("/sys/fs/cgroup"))
+impl MemoryCgroup {
+    /// Returns the memory cgroup with the least free memory: the one of this process or one above it, in version
+    /// 1 or 2.
+    pub fn tightest() -> Option<MemoryCgroup> {
+        let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        tightest_of(&memberships, Path::new("/sys/fs/cgroup"))
+    }
 }
 
 fn tightest_of(memberships: &str, root: &Path) -> Option<MemoryCgroup> {
