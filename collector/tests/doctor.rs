@@ -106,7 +106,7 @@ fn limits_and_folders_that_are_in_the_way_are_named() {
     limited.args(["-c", "ulimit -f 200; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
     let output = run(bench.like_collect(&mut limited));
     let text = lines(&output).join("\n");
-    assert!(exit_code(&output) == 1 && text.contains("`ulimit -f` allows no file of"), "{text}");
+    assert!(exit_code(&output) == 1 && text.contains("so that a ring cannot grow to 64 MiB"), "{text}");
 
     std::fs::write(bench.path("file"), "").unwrap();
     let output = run(doctor(&bench).arg("-o").arg(bench.path("file/below")));

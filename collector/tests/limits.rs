@@ -197,10 +197,10 @@ fn a_limit_on_file_sizes_leaves_a_complete_shard() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("many", MANY_NAMES);
     let program = program.to_str().unwrap();
-    // In blocks of 512 bytes or 1 KiB, depending on the shell. A ring of 16 KiB with its header fits.
+    // In blocks of 512 bytes or 1 KiB, depending on the shell. A ring of 32 KiB with its header fits.
     for limit in ["150", "600"] {
         let shell = format!("ulimit -f {limit}; exec \"$@\"");
-        let output = run(&mut collect_in(&bench, &shell, &["--ring-size", "16384", "--", program]));
+        let output = run(&mut collect_in(&bench, &shell, &["--ring-size", "32768", "--", program]));
         let log = std::fs::read_to_string(bench.path("out/run/rank-00000.log")).ok();
         check_full(&output, &bench.trace(), log, "File too large");
         std::fs::remove_dir_all(bench.path("out")).unwrap();

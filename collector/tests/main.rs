@@ -20,6 +20,7 @@ mod processes;
 mod quiet;
 mod rccl;
 mod recording;
+mod ring_memory;
 mod roctx_api;
 mod support;
 mod system;

@@ -411,7 +411,7 @@ int main(void) {
     // In blocks of 1 KiB (sh of Debian: 512 bytes): no ring fits, then rings fit and the shard does not.
     for (limit, ring, said) in [
         ("ulimit -f 4", "1048576", "`ulimit -f` allows no file as large as its ring"),
-        ("ulimit -f 100", "16384", "what follows is not recorded"),
+        ("ulimit -f 100", "32768", "what follows is not recorded"),
     ] {
         let output = run(limited(&bench, limit).args(["--ring-size", ring, "--"]).arg(&program));
         assert_eq!(exit_code(&output), 8, "{output:?}");

@@ -46,7 +46,7 @@ fn a_small_ring_drops_whole_ranges_and_counts_them() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("ranges", RANGES);
     let mut command = bench.collect();
-    command.args(["--ring-size", "16384", "--"]).arg(&program).args(["50000", "4"]);
+    command.args(["--ring-size", "32768", "--"]).arg(&program).args(["50000", "4"]);
     assert_eq!(exit_code(&support::run(&mut command)), 0);
     let trace = bench.trace();
     assert!(trace.lost() > 0, "16 KiB cannot hold a tight loop");
@@ -262,7 +262,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("threads", source);
-    assert_eq!(exit_code(&bench.run(&program, &["--ring-size", "16384"])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &["--ring-size", "32768"])), 0);
     let trace = bench.trace();
     let untraced =
         trace.shard.ledger.as_ref().unwrap().losses.iter().any(|loss| loss.cause == LossCause::NoMemory);

@@ -81,7 +81,7 @@ fn threads_forks_signals_and_exec_are_clean() {
     let program = bench.program("everything", PROGRAM);
     let logs = bench.path("logs");
     std::fs::create_dir(&logs).unwrap();
-    for ring in ["1048576", "16384"] {
+    for ring in ["1048576", "32768"] {
         let mut command = bench.collect();
         command.args([
             "--ring-size",

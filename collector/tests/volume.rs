@@ -4,7 +4,7 @@
 use crate::support;
 use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 use support::{Bench, exit_code, run};
 
@@ -66,13 +66,75 @@ fn of_64_threads_everything_is_recorded_or_counted() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("volume", PROGRAM);
     let each = if std::env::var_os("RPD_SOAK").is_some() { "1000000" } else { "20000" };
-    for ring in ["16384", "100000", "1048576", "16777216"] {
+    for ring in ["32768", "100000", "1048576", "16777216"] {
         let mut command = bench.collect();
         command.args(["--ring-size", ring, "--"]).arg(&program).args(["64", each, "0"]);
         let (written, lost, emitted) = counted(&bench, &mut command);
         assert_eq!(written + lost, emitted, "{written} + {lost}, rings of {ring} bytes");
         assert!(written > 0);
         eprintln!("rings of {ring}: {:.2} % dropped", 100.0 * lost as f64 / emitted as f64);
+    }
+}
+
+/// Pairs a second, and for how many seconds; 0 for as many as possible. What the program could not do while it had no core,
+/// it does not catch up on. Prints the number of pairs.
+const PACED: &str = r#"
+#include <time.h>
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000l + t.tv_nsec;
+}
+int main(int argc, char **argv) {
+    long rate = atol(argv[1]), pairs = 0, due = now(), end = due + atol(argv[2]) * 1000000000l;
+    while (now() < end) {
+        for (int i = 0; i < 1000; i++) {
+            roctxRangePushA("forward");
+            roctxRangePop();
+        }
+        pairs += 1000;
+        if (rate == 0) continue;
+        due += 1000000000000l / rate;
+        long late = now();
+        if (late > due + 1000000) due = late;
+        while (now() < due) {}
+    }
+    printf("%ld 0", pairs);
+    return 0;
+}
+"#;
+
+/// Processes that are killed at the end.
+struct Killed(Vec<Child>);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+/// `ci/bench drops` makes many longer runs.
+#[test]
+fn alone_beside_busy_loops_nothing_is_lost() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("paced", PACED);
+    for loops in [2, 4] {
+        let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let _busy = Killed((0..loops).map(busy).collect());
+        for rate in ["1000000", "5000000", "0"] {
+            let mut command = bench.collect();
+            command.arg("--").arg(&program).args([rate, "10"]);
+            let (written, lost, emitted) = counted(&bench, &mut command);
+            assert_eq!(written + lost, emitted, "{loops} busy loops, {rate} a second");
+            assert!(
+                lost == 0 || rate == "0",
+                "{lost} of {emitted} lost, {loops} busy loops, {rate} a second"
+            );
+            eprintln!("{loops} busy loops, {rate} a second: {lost} of {emitted} lost");
+        }
     }
 }
 

@@ -1,17 +1,18 @@
 //! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
 use crate::header::RingHeader;
-use crate::layout::{MAX_NAME_BYTES, word};
+use crate::layout::{MAX_NAME_BYTES, segment_bytes, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, LONG_ENTER, MAX_RECORD_BYTES, MPI_ENTER, MpiCall,
     NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
     RecordedLibrary, RequestCompletion, RingEvent, RingRecord, TO_NEIGHBOURS, kind,
 };
-use crate::wakeup::{self, RingWakeup};
+use crate::segments::LINK;
+use crate::wakeup;
 use std::array;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The ring contains data that no producer of this version writes. The start of the next record is then
 /// unknown, so the rest of the ring is lost.
@@ -37,10 +38,15 @@ pub struct DrainProgress {
 #[derive(Debug)]
 pub struct RingConsumer {
     memory: Arc<RingMemory>,
-    /// First word of the ring.
+    /// First word of the segments.
     ring: usize,
+    /// Bytes of all segments, and of each.
     capacity: u64,
+    segment: u64,
+    /// Bytes ever read.
     tail: u64,
+    /// The segment that is being read.
+    current: usize,
     name: Vec<u8>,
 }
 
@@ -49,8 +55,8 @@ impl RingConsumer {
     pub fn new(memory: RingMemory) -> Option<RingConsumer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let name = Vec::with_capacity(MAX_NAME_BYTES + 8);
-        let memory = Arc::new(memory);
-        Some(RingConsumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
+        let (memory, ring, segment) = (Arc::new(memory), ring / 8, segment_bytes(capacity) as u64);
+        Some(RingConsumer { memory, ring, capacity: capacity as u64, segment, tail: LINK, current: 0, name })
     }
 
     /// The header.
@@ -64,21 +70,48 @@ impl RingConsumer {
     }
 
     /// Returns the handle by which a thread waits for the producer's call.
-    pub fn wakeup(&self) -> RingWakeup {
-        RingWakeup::new(Arc::clone(&self.memory))
+    pub fn wakeup(&self) -> wakeup::RingWakeup {
+        wakeup::RingWakeup::new(Arc::clone(&self.memory))
     }
 
     /// Requests a call of the producer. Returns whether the consumer may sleep: not if so much was published
     /// before that there will be no call for it.
     pub fn fall_asleep(&self) -> bool {
         wakeup::set_asleep(&self.memory);
-        let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
-        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS_PER_RING
+        self.head().wrapping_sub(self.tail) <= wakeup::part_bytes(self.capacity)
     }
 
     /// Ends the request for a call. Returns whether the producer has called.
     pub fn wake_up(&self) -> bool {
         wakeup::set_awake(&self.memory)
+    }
+
+    /// Gives the memory of free segments back to the system. Returns its bytes. Used for idle threads: a busy one would
+    /// have to make memory again.
+    pub fn give_back_free_memory(&self) -> u64 {
+        let Some(states) = self.header().and_then(RingHeader::segments) else { return 0 };
+        let segments = (self.capacity / self.segment) as usize;
+        let mut given_back = 0;
+        for _ in 0..segments {
+            let Some(taken) = states.take_last_ready(segments) else { break };
+            let words = self.segment_start(taken.start)..self.segment_start(taken.end);
+            if !self.memory.discard(words) {
+                states.set_ready(taken);
+                break;
+            }
+            given_back += taken.len() as u64 * self.segment;
+            states.set_absent(taken);
+        }
+        given_back
+    }
+
+    fn head(&self) -> u64 {
+        // Nothing is published before the first record.
+        self.memory.get(word::HEAD).map_or(LINK, |head| head.load(Acquire).max(LINK))
+    }
+
+    fn segment_start(&self, number: usize) -> usize {
+        self.ring + number * (self.segment as usize / 8)
     }
 
     /// Reads what has been published, oldest first, and stops after about `budget` bytes.
@@ -87,46 +120,61 @@ impl RingConsumer {
         budget: u64,
         mut each: impl FnMut(RingRecord<'_>),
     ) -> Result<DrainProgress, BadRecord> {
-        let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
-        let available = head.wrapping_sub(self.tail);
         if self.capacity == 0 {
             return Ok(DrainProgress { records: 0, is_empty: true, fullness: 0.0 });
         }
+        let head = self.head();
+        let available = head.wrapping_sub(self.tail);
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
         }
         let stop = head.min(self.tail.saturating_add(budget));
         let mut records = 0;
-        let mut given_back = self.tail;
         while self.tail < stop {
-            records += u64::from(self.read_record(head, &mut each)?);
-            // Frees space for the producer early, but not after every record: both sides share the cache
-            // line.
-            if self.tail - given_back > self.capacity / 8 {
-                self.give_back();
-                given_back = self.tail;
+            if self.tail.is_multiple_of(self.segment) {
+                self.follow_link()?;
+            } else {
+                records += u64::from(self.read_record(head, &mut each)?);
             }
         }
-        self.give_back();
-        let fullness = available as f32 / self.capacity as f32;
+        let fullness = available as f32 / wakeup::usual_bytes(self.capacity) as f32;
         Ok(DrainProgress { records, is_empty: self.tail == head, fullness })
+    }
+
+    /// Continues in the next segment, and returns the one that was read.
+    fn follow_link(&mut self) -> Result<(), BadRecord> {
+        let link = self.load(self.segment_start(self.current)).checked_sub(1);
+        let next = link.filter(|next| *next < self.capacity / self.segment);
+        let Some(next) = next else { return Err(BadRecord { position: self.tail }) };
+        if let Some(states) = self.header().and_then(RingHeader::segments) {
+            states.set_ready(self.current..self.current + 1);
+        }
+        self.current = next as usize;
+        self.tail += LINK;
+        Ok(())
     }
 
     /// Reads one record. Returns `false` for padding.
     fn read_record(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
         let bad = BadRecord { position: self.tail };
-        let offset = self.tail & (self.capacity - 1);
-        let at = self.ring + offset as usize / 8;
+        let offset = self.tail % self.segment;
+        let at = self.segment_start(self.current) + offset as usize / 8;
         let first = self.load(at);
         let bytes = first & 0xffff;
-        let limit = (head - self.tail).min(self.capacity - offset);
-        if bytes < FIXED || !bytes.is_multiple_of(16) || bytes > limit || bytes > MAX_RECORD_BYTES {
+        let limit = (head - self.tail).min(self.segment - offset);
+        // Padding may be longer than any record.
+        let is_padding = (first >> 16) as u8 == kind::PADDING;
+        if bytes < FIXED
+            || !bytes.is_multiple_of(16)
+            || bytes > limit
+            || bytes > MAX_RECORD_BYTES && !is_padding
+        {
             return Err(bad);
         }
         let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
         let time = self.load(at + 1) as i64;
         let event = match (first >> 16) as u8 {
-            kind::PADDING if bytes == self.capacity - offset => {
+            kind::PADDING if bytes == self.segment - offset => {
                 self.tail += bytes;
                 return Ok(false);
             }
@@ -222,12 +270,6 @@ impl RingConsumer {
     #[inline(always)]
     fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
         array::from_fn(|i| self.load(at + i))
-    }
-
-    fn give_back(&self) {
-        if let Some(tail) = self.memory.get(word::TAIL) {
-            tail.store(self.tail, Release);
-        }
     }
 }
 

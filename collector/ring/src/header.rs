@@ -2,8 +2,9 @@
 
 use crate::layout::{
     DropCause, DroppedKind, HEADER_BYTES, MAGIC, MAX_IDENTITY_BYTES, MAX_RING_BYTES, MIN_RING_BYTES,
-    THREAD_NAME_BYTES, VERSION, identity_bytes, word,
+    THREAD_NAME_BYTES, VERSION, identity_bytes, segment_bytes, word,
 };
+use crate::segments::SegmentStates;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -58,8 +59,9 @@ impl<'a> RingHeader<'a> {
         (memory.len() >= HEADER_BYTES / 8).then_some(RingHeader { words: memory })
     }
 
-    /// Fills in a new ring: facts, identity, and finally the magic.
-    pub fn write(self, facts: &ThreadFacts, identity: &[u8], ring_bytes: usize) {
+    /// Fills in a new ring: facts, identity, and finally the magic. The first `backed_bytes` of its segments have memory;
+    /// the first of them is in use.
+    pub fn write(self, facts: &ThreadFacts, identity: &[u8], ring_bytes: usize, backed_bytes: usize) {
         let identity = identity.get(..MAX_IDENTITY_BYTES).unwrap_or(identity);
         let low = |value: i32| u64::from(value as u32);
         let reserved = identity_bytes(identity.len()) as u64;
@@ -73,10 +75,16 @@ impl<'a> RingHeader<'a> {
         self.set(word::TIME_NAMESPACE, facts.time_namespace);
         self.set(word::FLAGS, u64::from(facts.is_forked));
         self.set_bytes(HEADER_BYTES / 8, identity);
+        if let Some(states) = self.segments() {
+            let [segments, backed] =
+                [ring_bytes, backed_bytes].map(|bytes| bytes / segment_bytes(ring_bytes));
+            states.set_ready(1..backed.min(segments));
+            states.set_absent(backed.max(1)..segments);
+        }
         self.set(word::MAGIC, MAGIC);
     }
 
-    /// Returns offset and bytes of the ring; `None` if magic, version and sizes are inconsistent.
+    /// Returns offset and bytes of the segments; `None` if magic, version and sizes are inconsistent.
     pub fn ring(self) -> Option<(usize, usize)> {
         let version_identity = self.get(word::VERSION_IDENTITY);
         if self.get(word::MAGIC) != MAGIC || version_identity as u32 != VERSION {
@@ -89,6 +97,28 @@ impl<'a> RingHeader<'a> {
             && (ring == 0 || (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring) && ring.is_power_of_two())
             && HEADER_BYTES + identity + ring == self.words.len() * 8;
         sane.then_some((HEADER_BYTES + identity, ring))
+    }
+
+    /// Returns the states of the segments.
+    pub fn segments(self) -> Option<SegmentStates<'a>> {
+        SegmentStates::new(self.words)
+    }
+
+    /// Returns how many bytes of the segments have memory.
+    pub fn backed_bytes(self) -> usize {
+        let Some((_, bytes)) = self.ring() else { return 0 };
+        let absent = self.segments().map_or(0, |states| states.absent().saturating_mul(segment_bytes(bytes)));
+        bytes.saturating_sub(absent)
+    }
+
+    /// Notes how many bytes of rings of this process the consumer has given back to the system so far.
+    pub fn set_returned(self, bytes: u64) {
+        self.set(word::RETURNED, bytes);
+    }
+
+    /// Returns how many bytes of rings of this process the consumer has given back to the system so far.
+    pub fn returned(self) -> u64 {
+        self.get(word::RETURNED)
     }
 
     /// Returns what the library reported about the thread.

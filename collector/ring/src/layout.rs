@@ -7,7 +7,7 @@
 //! | 0 | 8 | producer, once | magic `rpdring\0` |
 //! | 8 | 4 | producer, once | [`VERSION`] |
 //! | 12 | 4 | producer, once | bytes reserved for the identity, a multiple of 4096 |
-//! | 16 | 8 | producer, once | bytes of the ring, a power of two; 0: there is none, drops are counted alone |
+//! | 16 | 8 | producer, once | bytes of the segments, a power of two; 0: there are none, drops are counted alone |
 //! | 24 | 4 | producer, once | process id, as the traced program sees it |
 //! | 28 | 4 | producer, once | thread id, as the traced program sees it |
 //! | 32 | 4 | producer, once | parent's process id, as the traced program sees it |
@@ -17,29 +17,39 @@
 //! | 56 | 8 | producer, once | inode of the time namespace, 0 where unknown |
 //! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
-//! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
-//! | 200 | 8 | consumer | 1: no consumer reads this ring any more |
+//! | 192 | 8 | consumer | 1: no consumer reads this ring any more |
+//! | 200 | 8 | consumer | bytes that it has given back to the system, of all rings of the process |
 //! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`DropCause`] and [`DroppedKind`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
 //! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |
 //! | 640 | 64 | producer, once | thread name, padded with zeros |
+//! | 1024 | 512 | both | a bit for each segment that is free and has memory, see [`crate::segments`] |
+//! | 1536 | 512 | both | a bit for each segment that has no memory |
 //!
-//! Head, tail, drops, the end mark and the futex have cache lines of their own.
+//! Head, drops, the end mark, the futex and the consumer's words have cache lines of their own. The identity and the
+//! segments follow. The file is as long as all segments, and most of it has no memory.
 
 /// First eight bytes: `rpdring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 /// Version of this contract.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Maximum number of bytes of the identity.
 pub const MAX_IDENTITY_BYTES: usize = 64 << 10;
-/// Minimum number of bytes of a ring: room for a few records with the longest name.
-pub const MIN_RING_BYTES: usize = 16 << 10;
-/// Maximum number of bytes of a ring.
+/// Minimum number of bytes of a segment: room for a few records with the longest name.
+pub const MIN_SEGMENT_BYTES: usize = 16 << 10;
+/// Maximum number of segments of a ring.
+pub const MAX_SEGMENTS: usize = 4096;
+/// Minimum number of bytes of all segments of a ring: the producer fills one while the consumer reads the other.
+pub const MIN_RING_BYTES: usize = 2 * MIN_SEGMENT_BYTES;
+/// Maximum number of bytes of all segments of a ring.
 pub const MAX_RING_BYTES: usize = 256 << 20;
-/// Default number of bytes of a ring.
-pub const DEFAULT_RING_BYTES: usize = 1 << 20;
+/// Default maximum number of bytes of all segments of a ring.
+pub const DEFAULT_RING_BYTES: usize = DEFAULT_MEMORY_BYTES;
+/// Bytes of records in a ring of which the consumer need not read any at once. More in a larger ring only covers times in
+/// which the consumer gets no CPU.
+pub const USUAL_RING_BYTES: usize = 1 << 20;
 /// Maximum length of a name in a record. The rest is cut off.
 pub const MAX_NAME_BYTES: usize = 4096;
 /// Maximum number of neighbours in each direction that a record has.
@@ -63,12 +73,14 @@ pub(crate) mod word {
     pub(crate) const TIME_NAMESPACE: usize = 7;
     pub(crate) const FLAGS: usize = 8;
     pub(crate) const HEAD: usize = 16;
-    pub(crate) const TAIL: usize = 24;
-    pub(crate) const CLOSED: usize = 25;
+    pub(crate) const CLOSED: usize = 24;
+    pub(crate) const RETURNED: usize = 25;
     pub(crate) const DROPS: usize = 32;
     pub(crate) const ENDED: usize = 64;
     pub(crate) const WAKEUP: usize = 72;
     pub(crate) const THREAD_NAME: usize = 80;
+    pub(crate) const READY: usize = 128;
+    pub(crate) const ABSENT: usize = 192;
 }
 
 /// Why the library could not record an event.
@@ -115,6 +127,11 @@ impl DroppedKind {
 pub fn ring_bytes(wanted: usize) -> usize {
     let wanted = wanted.clamp(MIN_RING_BYTES, MAX_RING_BYTES);
     wanted.checked_next_power_of_two().unwrap_or(MAX_RING_BYTES)
+}
+
+/// Returns the bytes of each segment of a ring of this size.
+pub fn segment_bytes(ring_bytes: usize) -> usize {
+    (ring_bytes / MAX_SEGMENTS).max(MIN_SEGMENT_BYTES)
 }
 
 /// Returns the bytes to reserve for an identity of this length.

@@ -4,19 +4,20 @@
 //! ```text
 //! memfd of one thread
 //! +--------------------+ 0
-//! | header, one page   |   thread, head, tail, counters               layout, header
+//! | header, one page   |   thread, head, counters, segment states     layout, header, segments
 //! +--------------------+ 4096
 //! | identity           |   command line and environment               identity
 //! +--------------------+ 4096 + identity_bytes
-//! | ring               |   records, 16-byte aligned, oldest at tail   record
+//! | segments           |   records, 16-byte aligned                   segments, record
 //! +--------------------+ 4096 + identity_bytes + ring_bytes
 //! ```
 //!
 //! Both sides access the memory only as `AtomicU64` words, so that a misbehaving writer can cause wrong
 //! values, but never undefined behaviour in the reader. The producer writes a record with relaxed stores and
 //! publishes it by storing `head` with release order. The consumer loads `head` with acquire order, reads,
-//! and returns the space by storing `tail` with release order. The producer never waits for the consumer. The
-//! consumer may sleep; then the producer wakes it after each eighth of the ring: see [`wakeup`].
+//! and returns each segment that it has read. The producer takes further segments meanwhile, as long as the limits of the
+//! process allow, and never waits for the consumer. The consumer may sleep; then the producer wakes it after each part of
+//! the ring: see [`wakeup`].
 //!
 //! The content is a log, not a set of rows: the consumer pairs start records with end records, so that the log alone shows
 //! what was open when a thread died.
@@ -37,7 +38,9 @@ mod producer;
 pub mod rccl;
 pub mod record;
 mod record_words;
+mod segment_queue;
+pub mod segments;
 pub mod wakeup;
 
 pub use consumer::{BadRecord, DrainProgress, RingConsumer};
-pub use producer::RingProducer;
+pub use producer::{GrowRing, RingProducer};

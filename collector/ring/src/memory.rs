@@ -1,7 +1,7 @@
 //! Mapped memory as a slice of atomic words.
 #![allow(unsafe_code)]
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ unsafe impl Sync for RingMemory {}
 impl RingMemory {
     /// Maps `bytes` of a memfd as shared memory. The caller has ensured that the file is that long and sealed
     /// against shrinking: otherwise an access causes a SIGBUS.
+    ///
+    /// Most of the file may have no memory. Neither `mlockall` of the program, nor a core dump, nor huge pages give it some.
     pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<RingMemory> {
         if !bytes.is_multiple_of(8) {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -43,7 +45,8 @@ impl RingMemory {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
+                // Where a program locks all later mappings, the kernel would fill in one that it may write to.
+                libc::PROT_NONE,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
                 0,
@@ -51,9 +54,25 @@ impl RingMemory {
         };
         match NonNull::new(address.cast::<AtomicU64>()) {
             Some(words) if address != libc::MAP_FAILED => {
-                Ok(RingMemory { words, len, origin: Origin::Mapped })
+                let memory = RingMemory { words, len, origin: Origin::Mapped };
+                memory.open(bytes).map(|()| memory)
             }
             _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    /// Allows access to a new mapping.
+    fn open(&self, bytes: usize) -> std::io::Result<()> {
+        let address = self.words.as_ptr().cast();
+        // SAFETY: the range is exactly this mapping, which nobody uses yet. None of the calls moves it.
+        unsafe {
+            libc::munlock(address, bytes);
+            libc::madvise(address, bytes, libc::MADV_DONTDUMP);
+            libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE);
+            match libc::mprotect(address, bytes, libc::PROT_READ | libc::PROT_WRITE) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
         }
     }
 
@@ -68,6 +87,29 @@ impl RingMemory {
         (side(Arc::clone(&words)), side(words))
     }
 
+    /// Makes memory for some of the words, which then causes no page fault. Returns `false` if there is none, or if the
+    /// kernel cannot say so ([`can_populate`]).
+    pub fn populate(&self, words: Range<usize>) -> bool {
+        self.advise(words, libc::MADV_POPULATE_WRITE)
+    }
+
+    /// Gives the memory of some of the words back to the system. Returns whether it did; then they are zero.
+    pub fn discard(&self, words: Range<usize>) -> bool {
+        self.advise(words, libc::MADV_REMOVE)
+    }
+
+    fn advise(&self, words: Range<usize>, advice: i32) -> bool {
+        let Some(part) = self.get(words) else { return false };
+        match self.origin {
+            // SAFETY: the range lies within this mapping, which only atomics access. Neither of the two kinds of advice
+            // moves or unmaps it.
+            Origin::Mapped => unsafe {
+                libc::madvise(part.as_ptr().cast_mut().cast(), size_of_val(part), advice) == 0
+            },
+            Origin::Heap { .. } => true,
+        }
+    }
+
     /// Keeps the mapping out of forked children: their address space then has a hole there. If the kernel
     /// refuses, they have a mapping that they do not use.
     pub fn keep_from_children(&self) {
@@ -76,6 +118,12 @@ impl RingMemory {
             unsafe { libc::madvise(self.words.as_ptr().cast(), self.len * 8, libc::MADV_DONTFORK) };
         }
     }
+}
+
+/// Whether the kernel can make memory for a part of a mapping and say that there is none (Linux 5.14).
+pub fn can_populate() -> bool {
+    // SAFETY: an empty range, for which the kernel checks the advice and does nothing.
+    unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
 impl Deref for RingMemory {

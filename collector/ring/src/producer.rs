@@ -1,40 +1,81 @@
-//! Writes records. Never waits, allocates or panics. Its only system call wakes a sleeping consumer, once per
-//! sleep.
+//! Writes records. Never waits, allocates or panics. Its system calls wake a sleeping consumer, once per sleep, and make
+//! memory for further segments.
 
 use crate::header::RingHeader;
-use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
+use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, MIN_SEGMENT_BYTES, segment_bytes, word};
 use crate::memory::RingMemory;
 use crate::record::{
     CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED,
     RcclCall, RecordedLibrary, RequestCompletion, TO_NEIGHBOURS, first_word, kind,
 };
+use crate::segment_queue::SegmentQueue;
+use crate::segments::{LINK, SegmentStates};
 use crate::wakeup;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Makes memory for a part of a ring: bytes of the words, and [`RingHeader::returned`]. Returns whether there is memory
+/// now.
+pub type GrowRing = fn(&RingMemory, Range<usize>, u64) -> bool;
+
+/// Number of segments for which memory is made at once, if there is as much.
+const SEGMENTS_AT_ONCE: u32 = 4;
+/// Time between two attempts to make memory if there was none, ns.
+const GROW_AGAIN_NS: i64 = 10_000_000;
+/// Bytes that begins leave free for the stops of ranges that other threads may have started.
+const FOR_STOPS: u64 = MIN_SEGMENT_BYTES as u64 / 4;
 
 /// Writes the records of one thread.
 #[derive(Debug)]
 pub struct RingProducer {
     memory: RingMemory,
-    /// First word of the ring.
+    /// First word of the segments.
     ring: usize,
-    /// Bytes of the ring.
+    /// Bytes of all segments, and of each.
     capacity: u64,
+    segment: u64,
+    grow: GrowRing,
+    /// Earliest time of the next attempt to grow.
+    grow_at: i64,
     head: u64,
-    /// The tail at its last load: loading it costs a cache miss.
-    tail: u64,
+    /// The first word of the current segment, the word of the next record, and the bytes that are left from there.
+    start: usize,
+    next: usize,
+    room: u64,
+    ahead: SegmentQueue,
+    /// Bytes that records can have in the segments that are taken ahead.
+    ahead_bytes: u64,
     /// Bytes reserved for the ends of what is open in this thread.
     reserved: u64,
     /// The head from which on the consumer may have to be woken.
     look: u64,
+    /// Bytes between two such looks.
+    part: u64,
 }
 
 impl RingProducer {
-    /// Writes to memory that has a header, see [`RingHeader::write`].
-    pub fn new(memory: RingMemory) -> Option<RingProducer> {
-        let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
-        let capacity = capacity as u64;
-        let look = capacity / wakeup::PARTS_PER_RING;
-        Some(RingProducer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
+    /// Writes to memory that has a header, see [`RingHeader::write`]. The ring grows by `grow`.
+    pub fn new(memory: RingMemory, grow: GrowRing) -> Option<RingProducer> {
+        let (ring, bytes) = RingHeader::new(&memory)?.ring()?;
+        let (ring, capacity, segment) = (ring / 8, bytes as u64, segment_bytes(bytes) as u64);
+        let part = wakeup::part_bytes(capacity);
+        Some(RingProducer {
+            memory,
+            ring,
+            capacity,
+            segment,
+            grow,
+            grow_at: i64::MIN,
+            head: LINK,
+            start: ring,
+            next: ring + LINK as usize / 8,
+            room: if capacity == 0 { 0 } else { segment - LINK },
+            ahead: SegmentQueue::new(),
+            ahead_bytes: 0,
+            reserved: 0,
+            look: part,
+            part,
+        })
     }
 
     /// Returns the header, for counters.
@@ -224,7 +265,7 @@ impl RingProducer {
         let flags = flags | cut;
         let fixed = FIXED + if id.is_some() { 8 } else { 0 };
         let bytes = (fixed + name.len() as u64).next_multiple_of(16);
-        let Some(at) = self.place(bytes, self.keep_free() + extra) else { return false };
+        let Some(at) = self.place(bytes, self.keep_free() + extra, time) else { return false };
         self.store(at, first_word(bytes, kind, flags, name.len() as u32));
         self.store(at + 1, time as u64);
         let mut next = at + 2;
@@ -275,7 +316,7 @@ impl RingProducer {
         keep: u64,
     ) -> bool {
         let bytes = FIXED + 8 * N as u64;
-        let Some(at) = self.place(bytes, keep) else { return false };
+        let Some(at) = self.place(bytes, keep, time) else { return false };
         self.store(at, first_word(bytes, kind, flags, aux));
         self.store(at + 1, time as u64);
         for (i, value) in words.into_iter().enumerate() {
@@ -289,7 +330,7 @@ impl RingProducer {
     fn end(&mut self, kind: u8, time: i64) {
         // An end first frees what its begin reserved, so this cannot fail.
         self.reserved = self.reserved.saturating_sub(END);
-        if let Some(at) = self.place(END, self.reserved) {
+        if let Some(at) = self.place(END, self.reserved, time) {
             self.store(at, first_word(END, kind, 0, 0));
             self.store(at + 1, time as u64);
             self.publish(END);
@@ -321,40 +362,95 @@ impl RingProducer {
         }
     }
 
-    /// Begins leave this free: the ends of what is open, and a sixteenth of the ring for the stops of ranges
-    /// that other threads may have started.
+    /// Begins leave this free: the ends of what is open, and [`FOR_STOPS`].
     #[inline]
     fn keep_free(&self) -> u64 {
-        self.reserved + self.capacity / 16
+        self.reserved + FOR_STOPS
     }
 
     /// Returns the word for a record of `bytes`, if that leaves `keep` bytes free.
     #[inline]
-    fn place(&mut self, bytes: u64, keep: u64) -> Option<usize> {
+    fn place(&mut self, bytes: u64, keep: u64, time: i64) -> Option<usize> {
+        if bytes <= self.room && bytes + keep <= self.room + self.ahead_bytes {
+            return Some(self.next);
+        }
+        self.place_with_more(bytes, keep, time)
+    }
+
+    /// Like [`RingProducer::place`], with further segments.
+    #[cold]
+    #[inline(never)]
+    fn place_with_more(&mut self, bytes: u64, keep: u64, time: i64) -> Option<usize> {
         if self.capacity == 0 {
             return None;
         }
-        let offset = self.head & (self.capacity - 1);
-        let to_end = self.capacity - offset;
-        let padding = if bytes > to_end { to_end } else { 0 };
-        let needed = bytes + padding + keep;
-        if self.capacity - (self.head - self.tail) < needed {
-            // The consumer writes the tail. An impossible value counts as a full ring.
-            let tail = self.memory.get(word::TAIL)?.load(Acquire);
-            if tail < self.tail || tail > self.head {
+        loop {
+            // A record lies in one segment.
+            let fits_here = bytes <= self.room;
+            let left = if fits_here { self.room + self.ahead_bytes } else { self.ahead_bytes };
+            if bytes + keep <= left {
+                break;
+            }
+            let taken = self.take_segment(time)?;
+            if !self.ahead.push(taken) {
+                self.segments()?.set_ready(taken..taken + 1);
                 return None;
             }
-            self.tail = tail;
-            if self.capacity - (self.head - self.tail) < needed {
-                return None;
+            self.ahead_bytes += self.segment - LINK;
+        }
+        if bytes > self.room {
+            self.enter_next_segment();
+        }
+        Some(self.next)
+    }
+
+    /// Continues in the next segment. Returns those to the ring that the ends of what is open do not need any more.
+    fn enter_next_segment(&mut self) {
+        let Some(number) = self.ahead.pop() else { return };
+        if self.room > 0 {
+            self.store(self.next, first_word(self.room, kind::PADDING, 0, 0));
+        }
+        self.store(self.start, number as u64 + 1);
+        let usable = self.segment - LINK;
+        self.head += self.room + LINK;
+        self.ahead_bytes -= usable;
+        self.start = self.ring + number * (self.segment as usize / 8);
+        (self.next, self.room) = (self.start + LINK as usize / 8, usable);
+        while self.ahead.len() > 1 && self.ahead_bytes - usable > self.keep_free() {
+            let Some(last) = self.ahead.pop_last() else { return };
+            self.ahead_bytes -= usable;
+            if let Some(states) = self.segments() {
+                states.set_ready(last..last + 1);
             }
         }
-        if padding > 0 {
-            self.store(self.ring + offset as usize / 8, first_word(padding, kind::PADDING, 0, 0));
-            self.head += padding;
-            return Some(self.ring);
+    }
+
+    /// Takes a free segment, or one for which there is memory now.
+    fn take_segment(&mut self, time: i64) -> Option<usize> {
+        let header = RingHeader::new(&self.memory)?;
+        let states = header.segments()?;
+        if let Some(ready) = states.take_ready() {
+            return Some(ready);
         }
-        Some(self.ring + offset as usize / 8)
+        if time < self.grow_at {
+            return None;
+        }
+        for wanted in [SEGMENTS_AT_ONCE, 1] {
+            let Some(taken) = states.take_absent(wanted) else { break };
+            let words = |number: usize| self.ring + number * (self.segment as usize / 8);
+            if (self.grow)(&self.memory, words(taken.start)..words(taken.end), header.returned()) {
+                states.set_ready(taken.start + 1..taken.end);
+                return Some(taken.start);
+            }
+            states.set_absent(taken);
+        }
+        // Without memory, not every event asks for it.
+        self.grow_at = time.saturating_add(GROW_AGAIN_NS);
+        None
+    }
+
+    fn segments(&self) -> Option<SegmentStates<'_>> {
+        RingHeader::new(&self.memory)?.segments()
     }
 
     #[inline(always)]
@@ -368,6 +464,8 @@ impl RingProducer {
     #[inline(always)]
     fn publish(&mut self, bytes: u64) {
         self.head += bytes;
+        self.next += bytes as usize / 8;
+        self.room -= bytes;
         if let Some(head) = self.memory.get(word::HEAD) {
             head.store(self.head, Release);
         }
@@ -380,7 +478,7 @@ impl RingProducer {
     /// was published so far, or the next part of the ring wakes it.
     #[cold]
     fn wake_consumer(&mut self) {
-        self.look = self.head + self.capacity / wakeup::PARTS_PER_RING;
+        self.look = self.head + self.part;
         wakeup::call(&self.memory);
     }
 }

@@ -1,6 +1,6 @@
 //! The records of a ring.
 //!
-//! Every record starts at a multiple of 16 bytes and does not wrap around the end of the ring:
+//! Every record starts at a multiple of 16 bytes and lies within one segment:
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //!
 //! | kind | name | rest, from offset 16 |
 //! |---|---|---|
-//! | 0 | padding up to the end of the ring | anything |
+//! | 0 | padding up to the end of the segment | anything |
 //! | 1 | push | name |
 //! | 2 | pop | |
 //! | 3 | range start | 8 bytes id, name |

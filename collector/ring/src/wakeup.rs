@@ -5,8 +5,8 @@
 //!   ^-----consumer------'-------------------'
 //! ```
 //!
-//! A consumer that will sleep for long notes that in the header. After every eighth of the ring
-//! ([`PARTS_PER_RING`]) the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
+//! A consumer that will sleep for long notes that in the header. After every part of the ring
+//! ([`part_bytes`]) the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
 //! and wakes the waiting threads by one system call. It makes no further call until the consumer sleeps
 //! again.
 //!
@@ -20,16 +20,26 @@
 
 use crate::futex;
 pub use crate::futex::can_wait_for_many;
-use crate::layout::word;
+use crate::layout::{USUAL_RING_BYTES, word};
 use crate::memory::RingMemory;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// Number of parts of a ring. The producer checks after each of them.
-pub const PARTS_PER_RING: u64 = 8;
+/// Number of parts of a ring of the usual size.
+const PARTS_PER_RING: u64 = 8;
 /// Maximum number of rings that [`wait_for_any`] waits for, besides a [`WakeupNotice`].
 pub const MAX_RINGS: usize = futex::MAX_WORDS - 1;
+
+/// Returns the bytes of a part of a ring. The producer checks after each of them.
+pub fn part_bytes(ring_bytes: u64) -> u64 {
+    usual_bytes(ring_bytes) / PARTS_PER_RING
+}
+
+/// Returns the bytes of a ring that are usually in use.
+pub(crate) fn usual_bytes(ring_bytes: u64) -> u64 {
+    ring_bytes.min(USUAL_RING_BYTES as u64)
+}
 
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;

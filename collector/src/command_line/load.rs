@@ -183,21 +183,21 @@ mod tests {
         let words = ["c", "--config", "low-overhead", "--max-size=3", "--", "a"];
         for (words, variable) in [(&words[..], ""), (&["c", "--max-size=3", "a"][..], "low-overhead")] {
             let options = load(words, variable).options;
-            assert_eq!((options.max_size.unwrap().0, options.ring_size.unwrap().0), (3, 256 << 10));
+            assert_eq!((options.max_size.unwrap().0, options.ring_memory.unwrap().0), (3, 16 << 20));
         }
     }
 
     #[test]
     fn a_ring_size_that_no_ring_has_is_named_with_the_one_that_is_made() {
-        for (typed, taken) in [("3000", "16 KiB"), ("17K", "32 KiB"), ("3M", "4 MiB"), ("1G", "256 MiB")] {
+        for (typed, taken) in [("3000", "32 KiB"), ("33K", "64 KiB"), ("3M", "4 MiB"), ("1G", "256 MiB")] {
             let warnings = load(&["c", "--ring-size", typed, "a"], "").warnings;
             let [line] = warnings.as_slice() else { panic!("{typed}: {warnings:?}") };
             assert!(line.starts_with("warning: --ring-size ("), "{line}");
             let wanted =
-                format!("is made as one of {taken}: its size is a power of two from 16 KiB to 256 MiB");
+                format!("is made as one of {taken}: its size is a power of two from 32 KiB to 256 MiB");
             assert!(line.ends_with(&wanted), "{line}");
         }
-        for typed in ["16K", "1M", "256M"] {
+        for typed in ["32K", "1M", "256M"] {
             assert_eq!(load(&["c", "--ring-size", typed, "a"], "").warnings, [""; 0]);
         }
     }

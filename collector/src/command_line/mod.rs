@@ -123,7 +123,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Size>,
 
-    /// Size of the ring buffer of each thread [default: 1M]
+    /// Maximum size of the ring buffer of a thread, which begins with 16K and grows as it is needed [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub ring_size: Option<Size>,
 

@@ -2,8 +2,11 @@
 
 use super::finding::CheckFinding;
 use crate::command_line::{CollectOptions, Size};
-use crate::host::cgroup;
-use rpd_ring::layout::{DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, ring_bytes};
+use rpd_memory_limit::MemoryCgroup;
+use rpd_ring::layout::{
+    DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, MIN_RING_BYTES, MIN_SEGMENT_BYTES,
+    USUAL_RING_BYTES, ring_bytes,
+};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -13,20 +16,24 @@ const SMALLER: &str = "give the job more memory, or choose smaller rings with --
 
 /// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
 pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
+    let wanted = options.ring_memory.unwrap_or(RING_MEMORY);
     let ring = options.ring_size.map_or(DEFAULT_RING_BYTES, |size| ring_bytes(size.as_usize()));
-    let bytes = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
-    let mut findings = vec![match reserve(bytes) {
-        Ok(()) => CheckFinding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
-        Err(error) => {
-            CheckFinding::problem(format!("no memory for a ring of {}: {error}", Size(ring as u64)), SMALLER)
-        }
+    let ring = ring.min(wanted.as_usize()).max(MIN_RING_BYTES);
+    let least = (HEADER_BYTES + MAX_IDENTITY_BYTES + MIN_RING_BYTES) as u64;
+    let (first, most) = (Size(MIN_SEGMENT_BYTES as u64), Size(ring as u64));
+    let mut findings = vec![match reserve(least) {
+        Ok(()) => CheckFinding::Ok(format!(
+            "a thread's ring begins with {first}, which can be reserved, and grows to {most}"
+        )),
+        Err(error) => CheckFinding::problem(format!("no memory for a ring: {error}"), SMALLER),
     }];
-    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < bytes) {
-        let what = format!("`ulimit -f` allows no file of {}, only of {limit} bytes", Size(bytes));
+    let whole = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
+    let usual = (HEADER_BYTES + MAX_IDENTITY_BYTES + USUAL_RING_BYTES) as u64;
+    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < whole.min(usual)) {
+        let what = format!("`ulimit -f` allows files of {limit} bytes, so that a ring cannot grow to {most}");
         findings.push(CheckFinding::problem(what, "raise it, or choose smaller rings with --ring-size"));
     }
-    let wanted = options.ring_memory.unwrap_or(RING_MEMORY);
-    if let Some(cgroup) = cgroup::tightest() {
+    if let Some(cgroup) = MemoryCgroup::tightest() {
         let left = cgroup.limit.saturating_sub(cgroup.used);
         let text = format!(
             "{} of the job's {} are left; rings take up to {wanted} of it for each process",
@@ -42,7 +49,7 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     findings
 }
 
-/// Reserves memory as a ring does, and frees it.
+/// Reserves memory as a ring does at first, and frees it.
 fn reserve(bytes: u64) -> std::io::Result<()> {
     // Beyond `ulimit -f` the system would send a signal instead of returning an error.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {

@@ -23,6 +23,8 @@ pub(super) struct TracedProcess {
     pub(super) pidfd: Option<Arc<OwnedFd>>,
     /// The process sends no more threads and rows.
     pub(super) has_ended: bool,
+    /// Bytes of its rings that were given back to the system.
+    pub(super) returned: u64,
     /// Number of rows in the thread table.
     threads: i64,
     /// Process id that the process sees itself, in case it has no number in this namespace.
@@ -165,6 +167,7 @@ impl TracedProcesses {
             log,
             pidfd,
             has_ended: false,
+            returned: 0,
             threads: 0,
             own_pid: facts.pid,
         });

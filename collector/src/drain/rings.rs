@@ -21,7 +21,7 @@ use rpd_ring::{DrainProgress, RingConsumer};
 use rpd_shard::model::{TableId, native};
 use rpd_shard::record::{ClockSet, Loss, LossCause, Process, ProcessExit};
 use rustix::fd::OwnedFd;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes that are read from a ring before the next ring.
@@ -84,6 +84,8 @@ struct ThreadRing {
     tid: i32,
     /// Number on the list of recorded threads; `None` if it is not on it.
     listed: Option<u64>,
+    /// It had no records since its memory was looked at.
+    is_idle: bool,
 }
 
 impl RingDrain {
@@ -230,6 +232,8 @@ impl RingDrain {
         // After an exec the same thread sends a new ring; the exec unmapped the old one.
         while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
             self.end_ring(old);
+            // The new program counts from 0.
+            self.sources.get_mut(at).into_iter().for_each(|source| source.returned = 0);
         }
         if let Some(start_clocks) = self.start_clocks.take() {
             self.out.push(OutputItem::Clock(Box::new(start_clocks)));
@@ -251,6 +255,9 @@ impl RingDrain {
             name,
             start: facts.start_ns,
         });
+        if let Some(header) = consumer.header() {
+            header.set_returned(source.returned);
+        }
         let watched = self.wakeups.watch(consumer.wakeup());
         self.rings.push(ThreadRing {
             consumer,
@@ -260,7 +267,29 @@ impl RingDrain {
             thread,
             tid: facts.tid,
             listed,
+            is_idle: false,
         });
+    }
+
+    /// Gives the free memory of the rings back to the system that had no records since the last call.
+    pub(super) fn give_back_idle_memory(&mut self) {
+        let mut changed = BTreeSet::new();
+        for ring in &mut self.rings {
+            if !std::mem::replace(&mut ring.is_idle, true) {
+                continue;
+            }
+            let Some(source) = self.sources.get_mut(ring.source) else { continue };
+            let given_back = ring.consumer.give_back_free_memory();
+            source.returned += given_back;
+            if given_back > 0 {
+                changed.insert(ring.source);
+            }
+        }
+        // The other threads of these processes may use as much.
+        for ring in self.rings.iter().filter(|ring| changed.contains(&ring.source)) {
+            let returned = self.sources.get_mut(ring.source).map_or(0, |source| source.returned);
+            ring.consumer.header().into_iter().for_each(|header| header.set_returned(returned));
+        }
     }
 
     /// Reads every ring once. Returns the fill level of the fullest one.
@@ -291,6 +320,7 @@ impl RingDrain {
         let drained = ring.consumer.drain(budget, |record| {
             unmatched += u64::from(source.log.apply(log, thread, record, out).is_err());
         });
+        ring.is_idle &= drained.as_ref().is_ok_and(|progress| progress.records == 0);
         if let (Some(1), Some(launched @ 2..)) = (source.log.take_world_size(), source.process.size)
             && !source.process.worker
         {
@@ -398,7 +428,7 @@ impl RingDrain {
         self.read_clocks();
         if self.dropped > 0 {
             warn(format_args!(
-                "warning: {} events are not recorded, only counted: their threads were faster than the collector; next time, choose larger rings with --ring-size, or leave the collector more CPU time",
+                "warning: {} events are not recorded, only counted: their threads were faster than the collector; next time, raise --ring-memory and --ring-size, or leave the collector more CPU time",
                 self.dropped
             ));
         }

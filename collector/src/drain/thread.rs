@@ -70,6 +70,7 @@ impl CollectingThread {
             if clocks.elapsed() >= CLOCKS_EVERY {
                 clocks = Instant::now();
                 drain.read_clocks();
+                drain.give_back_idle_memory();
             }
             if sent.elapsed() >= SEND_EVERY {
                 sent = Instant::now();

@@ -173,8 +173,8 @@ mod tests {
 
     fn ring() -> (RingProducer, RingConsumer) {
         let (left, right) = RingMemory::heap(HEADER_BYTES + MIN_RING_BYTES);
-        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], MIN_RING_BYTES);
-        (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], MIN_RING_BYTES, MIN_RING_BYTES);
+        (RingProducer::new(left, |_, _, _| false).unwrap(), RingConsumer::new(right).unwrap())
     }
 
     /// Whether the flag is set within the time. Clears it.

@@ -85,7 +85,9 @@ impl MergeReport {
 /// Returns what the user can do about a loss, in terms of the collector's options.
 fn next_step(cause: LossCause) -> Option<&'static str> {
     match cause {
-        LossCause::RingFull => Some("raise --ring-size"),
+        LossCause::RingFull => {
+            Some("raise --ring-memory and --ring-size, or leave the collector more CPU time")
+        }
         LossCause::NoMemory => Some("raise --ring-memory, or give the job more memory"),
         LossCause::NoSpace => Some("raise --max-size or choose another place with -o DIR"),
         _ => None,

@@ -322,7 +322,7 @@ fn mpi_calls_are_numbered_though_the_ring_is_full() {
     let run = Run::new();
     let program = run.compile(&OpenMpi.compiler("cc"), &["-pthread"], "mpi_threads.c");
     let program = [&program, Path::new("0"), Path::new("200000")];
-    let trace = run.collect_with(OpenMpi.mpirun(), &["--ring-size", "16384"], &program);
+    let trace = run.collect_with(OpenMpi.mpirun(), &["--ring-size", "32768"], &program);
     for (rank, recorded) in trace.ranks.iter().enumerate() {
         let counted: i64 = run.counted(rank, "call").values().map(|(calls, _)| calls).sum();
         assert!(recorded.lost > 0, "16 KiB cannot hold a tight loop");

@@ -1,27 +1,38 @@
 //! Limits the memory of the rings of this process.
 //!
 //! The rings count against the memory cgroup of the job. So a process takes only a share of the limit of its
-//! cgroup, and each ring only a share of its free memory: otherwise the rings could make the job exceed its
+//! cgroup, and grows only by a share of its free memory: otherwise the rings could make the job exceed its
 //! limit. The kernel does not refuse the memory of a ring; it kills a process.
 //!
-//! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time the
-//! number of threads doubles: many threads rarely have the event rate of one, and thousands must fit.
+//! A thread begins with one segment, and grows by more as it needs them, until all rings have the bytes that the
+//! settings allow. Before Linux 5.14 a process cannot make memory without the risk of a signal, so there a ring has all
+//! memory from the start. The first threads then get rings of the usual size. Beyond [`MAX_FULL_RINGS`] the size halves
+//! each time the number of threads doubles: many threads rarely have the event rate of one, and thousands must fit.
 
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
-use crate::runtime::{generation, process};
-use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES};
+use crate::runtime::{cancellation, errno, generation, process};
+use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, USUAL_RING_BYTES, segment_bytes};
+use rpd_ring::memory::{RingMemory, can_populate};
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Number of rings of the full size.
+/// Number of rings of the usual size that cannot grow.
 const MAX_FULL_RINGS: usize = 16;
 /// The rings may use one part in this many of the cgroup's limit.
 const LIMIT_DIVISOR: usize = 32;
-/// A ring may use one part in this many of the free memory of the cgroup, since other processes need some as
+/// Rings may use one part in this many of the free memory of the cgroup at once, since other processes need some as
 /// well.
 const FREE_DIVISOR: usize = 8;
+/// A ring may take one part in this many of the address space.
+const ADDRESS_DIVISOR: usize = 128;
+/// First segments may exceed the limit by one part in this many: a thread that begins does not know yet what the
+/// collector has given back.
+const FIRST_DIVISOR: usize = 4;
+/// Rings grow by this many bytes at most until the free memory of the cgroup is read again.
+const GROW_UNREAD_BYTES: usize = 1 << 20;
 /// With less free memory in the cgroup a thread has no ring, not even one for counting.
 const MIN_FREE_BYTES: usize = 512 << 10;
 /// With a smaller limit of the cgroup no thread has a ring.
@@ -32,32 +43,105 @@ const UNKNOWN: usize = usize::MAX;
 /// Bytes that all rings may use. The page of the process has the number in use: a forked child starts with
 /// none.
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
-/// The cgroup allows less than the settings, so its free memory is checked for each ring.
+/// The cgroup allows less than the settings, so its free memory is read for each ring.
 static IS_TIGHT: AtomicBool = AtomicBool::new(false);
+/// There is a cgroup with a limit, so its free memory is read while rings grow.
+static HAS_CGROUP: AtomicBool = AtomicBool::new(false);
 
-/// Takes bytes for one more ring. Returns 0 if there is room only to count, `None` if there is
-/// none. The caller returns them by [`give_back`].
-pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
+/// Bytes of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RingSize {
+    /// Bytes of all segments; 0 if there is room only to count.
+    pub(crate) capacity: usize,
+    /// Bytes of those that have memory from the start, which are in the budget.
+    pub(crate) backed: usize,
+}
+
+impl RingSize {
+    pub(crate) const NONE: RingSize = RingSize { capacity: 0, backed: 0 };
+
+    /// Returns a size with at most this capacity.
+    pub(crate) fn at_most(self, capacity: usize) -> RingSize {
+        if capacity < MIN_RING_BYTES {
+            return RingSize::NONE;
+        }
+        RingSize { capacity, backed: self.backed.min(capacity) }
+    }
+}
+
+/// Takes bytes for one more ring. `None` if there is no room even to count. The caller returns them by [`give_back`].
+pub(crate) fn take(settings: &TraceSettings) -> Option<RingSize> {
     let page = generation::page()?;
     let limit = limit(settings);
-    let (mut wanted, mut most) = (settings.ring_bytes, usize::MAX);
+    let wanted = settings.ring_bytes.min(mappable());
+    let mut most = usize::MAX;
     if IS_TIGHT.load(Relaxed) {
         let cgroup = cgroup_room();
         if cgroup.limit < MIN_CGROUP_BYTES || cgroup.free < MIN_FREE_BYTES {
             return None;
         }
         most = cgroup.free / FREE_DIVISOR;
-        // The first threads must leave some memory to the others.
-        wanted = wanted.min(limit / (2 * MAX_FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
     }
     let rings = page.rings.fetch_add(1, Relaxed);
-    let mut taken = 0;
+    let returned = page.returned.load(Relaxed);
+    let mut taken = RingSize::NONE;
     // Threads that start together must not take the same bytes.
     let _ = page.ring_bytes.fetch_update(Relaxed, Relaxed, |used| {
-        taken = fitting(wanted, rings, limit.saturating_sub(used).min(most));
-        Some(used + taken)
+        let used_now = used.saturating_sub(returned);
+        taken = match can_populate() {
+            true => {
+                growing(wanted, limit, (limit + limit / FIRST_DIVISOR).saturating_sub(used_now).min(most))
+            }
+            false => {
+                let tight = limit / (2 * MAX_FULL_RINGS);
+                // The first threads must leave some memory to the others.
+                let usual = if IS_TIGHT.load(Relaxed) {
+                    tight.checked_ilog2().map_or(0, |log| 1 << log)
+                } else {
+                    USUAL_RING_BYTES
+                };
+                fixed(wanted.min(usual), rings, limit.saturating_sub(used_now).min(most))
+            }
+        };
+        Some(used + taken.backed)
     });
     Some(taken)
+}
+
+/// Makes memory for more segments of a ring, if the limits allow. `returned` is the number of bytes that the collector
+/// has given back of all rings of this process.
+pub(crate) fn grow(memory: &RingMemory, words: Range<usize>, returned: u64) -> bool {
+    let _errno = errno::PreservedErrno::new();
+    let _postponed = cancellation::PostponedCancellation::new();
+    let bytes = 8 * words.len();
+    let returned = usize::try_from(returned).unwrap_or(usize::MAX);
+    let Some(page) = generation::page() else { return false };
+    let limit = LIMIT.load(Relaxed);
+    page.returned.fetch_max(returned, Relaxed);
+    let fits = |used: usize| Some(used + bytes).filter(|sum| sum.saturating_sub(returned) <= limit);
+    if page.ring_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
+        return false;
+    }
+    let is_grown = (!HAS_CGROUP.load(Relaxed) || may_use(bytes)) && memory.populate(words);
+    if !is_grown {
+        shrink(bytes);
+    }
+    is_grown
+}
+
+/// Whether the cgroup has room for more bytes.
+fn may_use(bytes: usize) -> bool {
+    let Some(page) = generation::page() else { return false };
+    let use_known = |known: usize| known.checked_sub(bytes);
+    if page.known_room.fetch_update(Relaxed, Relaxed, use_known).is_ok() {
+        return true;
+    }
+    let cgroup = cgroup_room();
+    let room =
+        if cgroup.free < MIN_FREE_BYTES { 0 } else { (cgroup.free / FREE_DIVISOR).min(GROW_UNREAD_BYTES) };
+    let rest = room.checked_sub(bytes);
+    page.known_room.store(rest.unwrap_or(0), Relaxed);
+    rest.is_some()
 }
 
 /// Returns unneeded bytes of a ring that is still in use.
@@ -69,7 +153,7 @@ pub(crate) fn shrink(bytes: usize) {
     }
 }
 
-/// Returns the bytes of a ring that was freed.
+/// Returns the bytes of a ring that is not used any more.
 pub(crate) fn give_back(bytes: usize) {
     shrink(bytes);
     if let Some(page) = generation::page() {
@@ -77,22 +161,45 @@ pub(crate) fn give_back(bytes: usize) {
     }
 }
 
-fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
+/// Returns the maximum bytes of a ring by the limit of the address space, which applies to the collector as well: it maps
+/// the rings of all threads.
+fn mappable() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid place for the result.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
+    match is_known && limit.rlim_cur != libc::RLIM_INFINITY {
+        true => usize::try_from(limit.rlim_cur).map_or(UNKNOWN, |bytes| bytes / ADDRESS_DIVISOR),
+        false => UNKNOWN,
+    }
+}
+
+/// Returns the size of a ring that can grow: up to the limit of all.
+fn growing(wanted: usize, limit: usize, free: usize) -> RingSize {
+    let most = wanted.min(limit).checked_ilog2().map_or(0, |log| 1usize << log);
+    let capacity = most.clamp(MIN_RING_BYTES, MAX_RING_BYTES);
+    let first = segment_bytes(capacity);
+    if first > free { RingSize::NONE } else { RingSize { capacity, backed: first } }
+}
+
+/// Returns the size of a ring that cannot grow.
+fn fixed(wanted: usize, rings: usize, free: usize) -> RingSize {
     let halvings = (rings / MAX_FULL_RINGS).checked_ilog2().map_or(0, |log| log + 1);
     let mut bytes = (wanted >> halvings.min(usize::BITS - 1)).clamp(MIN_RING_BYTES, MAX_RING_BYTES);
     while bytes > free {
         bytes /= 2;
         if bytes < MIN_RING_BYTES {
-            return 0;
+            return RingSize::NONE;
         }
     }
-    bytes
+    RingSize { capacity: bytes, backed: bytes }
 }
 
 fn limit(settings: &TraceSettings) -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {
-            let share = cgroup_room().limit / LIMIT_DIVISOR;
+            let cgroup = cgroup_room().limit;
+            let share = cgroup / LIMIT_DIVISOR;
+            HAS_CGROUP.store(cgroup != UNKNOWN, Relaxed);
             IS_TIGHT.store(share < settings.memory, Relaxed);
             let limit = settings.memory.min(share);
             LIMIT.store(limit, Relaxed);
@@ -220,21 +327,32 @@ fn read<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpd_ring::layout::MIN_SEGMENT_BYTES;
 
     #[test]
-    fn many_threads_have_small_rings() {
+    fn many_threads_have_small_rings_where_these_cannot_grow() {
         let full = 1 << 20;
-        let mut total = 0;
-        for rings in 0..64 {
-            total += fitting(full, rings, usize::MAX);
-        }
+        let bytes = |wanted, rings, free| fixed(wanted, rings, free).backed;
+        let total: usize = (0..64).map(|rings| bytes(full, rings, usize::MAX)).sum();
         assert_eq!(total, 32 << 20);
-        assert_eq!(fitting(full, 0, usize::MAX), full);
-        assert_eq!(fitting(full, 100_000, usize::MAX), MIN_RING_BYTES);
-        assert_eq!(fitting(full, 0, 300 << 10), 256 << 10);
-        assert_eq!(fitting(full, 0, MIN_RING_BYTES), MIN_RING_BYTES);
-        assert_eq!(fitting(full, 0, MIN_RING_BYTES - 1), 0);
-        assert_eq!(fitting(MIN_RING_BYTES, 40, usize::MAX), MIN_RING_BYTES);
+        assert_eq!(fixed(full, 0, usize::MAX), RingSize { capacity: full, backed: full });
+        assert_eq!(bytes(full, 100_000, usize::MAX), MIN_RING_BYTES);
+        assert_eq!(bytes(full, 0, 300 << 10), 256 << 10);
+        assert_eq!(bytes(full, 0, MIN_RING_BYTES), MIN_RING_BYTES);
+        assert_eq!(fixed(full, 0, MIN_RING_BYTES - 1), RingSize::NONE);
+    }
+
+    #[test]
+    fn a_ring_begins_with_a_segment_and_may_grow_to_the_limit() {
+        let first = MIN_SEGMENT_BYTES;
+        assert_eq!(growing(64 << 20, 64 << 20, usize::MAX), RingSize { capacity: 64 << 20, backed: first });
+        assert_eq!(growing(64 << 20, 3 << 20, first), RingSize { capacity: 2 << 20, backed: first });
+        assert_eq!(growing(1, 64 << 20, usize::MAX), RingSize { capacity: MIN_RING_BYTES, backed: first });
+        assert_eq!(growing(64 << 20, 64 << 20, first - 1), RingSize::NONE);
+        assert_eq!(growing(256 << 20, usize::MAX, usize::MAX).backed, 64 << 10);
+        let smaller = RingSize { capacity: 1 << 20, backed: 1 << 20 }.at_most(256 << 10);
+        assert_eq!(smaller, RingSize { capacity: 256 << 10, backed: 256 << 10 });
+        assert_eq!(smaller.at_most(first), RingSize::NONE);
     }
 
     #[test]

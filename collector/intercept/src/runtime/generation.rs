@@ -15,8 +15,12 @@ pub(crate) struct ProcessPage {
     generation: AtomicU64,
     /// Number of rings, see [`crate::runtime::budget`].
     pub(crate) rings: AtomicUsize,
-    /// Bytes of the rings.
+    /// Bytes that the rings have taken and not given back themselves.
     pub(crate) ring_bytes: AtomicUsize,
+    /// Bytes of these that the collector has given back, as far as a thread has seen.
+    pub(crate) returned: AtomicUsize,
+    /// Bytes that rings may use before the free memory of the cgroup is read again.
+    pub(crate) known_room: AtomicUsize,
     /// Number of events of threads without a ring.
     pub(crate) unrecorded: AtomicU64,
     /// There are, or were, such threads.
@@ -54,6 +58,8 @@ pub(crate) fn reset() {
         page.generation.store(0, Relaxed);
         page.rings.store(0, Relaxed);
         page.ring_bytes.store(0, Relaxed);
+        page.returned.store(0, Relaxed);
+        page.known_room.store(0, Relaxed);
         page.unrecorded.store(0, Relaxed);
         page.untraced.store(false, Relaxed);
         page.reports.store(0, Relaxed);

@@ -1,15 +1,16 @@
 //! Creates a ring and sends it to the collector.
 //!
 //! Uses only system calls, because the caller may be inside an allocator or a signal handler. The order keeps
-//! the program safe: the memory is reserved (fallocate) before it is mapped, since a page that is not
-//! available later causes a SIGBUS; the file is sealed, so that neither side can truncate it; both
+//! the program safe: the first memory is reserved (fallocate) before it is mapped, since a page that is not
+//! available later causes a SIGBUS, and further memory by a call that fails instead; the file is sealed, so that neither side can truncate it; both
 //! descriptors are closed before the program continues.
 
+use crate::runtime::budget::{self, RingSize};
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
-use crate::runtime::{budget, cancellation, clock, generation, process};
+use crate::runtime::{cancellation, clock, generation, process};
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
-use rpd_ring::layout::{self, MAX_IDENTITY_BYTES, MIN_RING_BYTES};
+use rpd_ring::layout::{self, MAX_IDENTITY_BYTES};
 use rpd_ring::memory::RingMemory;
 use rpd_ring::message::{
     LibraryMessage, UntracedReason, UntracedReason::FileLimit, UntracedReason::NoMemory,
@@ -17,27 +18,27 @@ use rpd_ring::message::{
 use rpd_ring::{RingProducer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// Creates a ring for the calling thread. Returns it with the bytes that it takes from the [`budget`]. `None`
+/// Creates a ring for the calling thread, of which the memory is in the [`budget`]. `None`
 /// without a collector or memory, and in a child that a signal handler forked during this function:
 /// `generation` belongs to its parent, and so does the connection.
 pub(crate) fn make(
     settings: &TraceSettings,
     generation: u64,
     name: Option<ThreadName>,
-) -> Option<(RingProducer, usize)> {
+) -> Option<RingProducer> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
-    let Some(mut ring_bytes) = budget::take(settings) else {
+    let Some(mut size) = budget::take(settings) else {
         send(&collector, LibraryMessage::Untraced { tid, why: NoMemory }, None);
         return None;
     };
     let made = loop {
-        match reserve(ring_bytes, generation, tid, name) {
+        match reserve(size, generation, tid, name) {
             // A smaller ring may still be possible, and finally a header alone, which counts what is dropped.
-            Err(_) if ring_bytes > 0 => {
-                let smaller = if ring_bytes / 4 < MIN_RING_BYTES { 0 } else { ring_bytes / 4 };
-                budget::shrink(ring_bytes - smaller);
-                ring_bytes = smaller;
+            Err(_) if size.capacity > 0 => {
+                let smaller = size.at_most(size.capacity / 4);
+                budget::shrink(size.backed - smaller.backed);
+                size = smaller;
             }
             made => break made,
         }
@@ -50,9 +51,9 @@ pub(crate) fn make(
     let sent = !is_child(generation) && send(&collector, message, file);
     let producer = made.ok().filter(|_| sent).map(|(producer, _)| producer);
     if producer.is_none() {
-        budget::give_back(ring_bytes);
+        budget::give_back(size.backed);
     }
-    Some((producer?, ring_bytes))
+    producer
 }
 
 fn is_child(generation: u64) -> bool {
@@ -114,7 +115,7 @@ fn same_user(socket: &OwnedFd) -> bool {
 
 /// Creates, fills in, seals and maps the file.
 fn reserve(
-    ring_bytes: usize,
+    size: RingSize,
     generation: u64,
     tid: i32,
     name: Option<ThreadName>,
@@ -128,18 +129,20 @@ fn reserve(
     let used = identity::encode(command.unwrap_or_default(), environment.unwrap_or_default(), identity);
     let identity = identity.get(..used).unwrap_or_default();
 
-    let bytes = layout::HEADER_BYTES + layout::identity_bytes(used) + ring_bytes;
+    let before = layout::HEADER_BYTES + layout::identity_bytes(used);
+    let bytes = before + size.capacity;
     if !may_make_files_of(bytes) {
         return Err(FileLimit);
     }
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: plain system calls on a descriptor that is new and ours.
     let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags)).ok_or(NoMemory)? };
-    let length = libc::off_t::try_from(bytes).map_err(|_| NoMemory)?;
+    let [length, backed] = [bytes, before + size.backed].map(|bytes| libc::off_t::try_from(bytes).ok());
+    let (length, backed) = (length.ok_or(NoMemory)?, backed.ok_or(NoMemory)?);
     // SAFETY: plain system calls on a descriptor that is ours.
     let reserved = unsafe {
         libc::ftruncate(file.as_raw_fd(), length) == 0
-            && fill(&file, length)
+            && fill(&file, backed)
             && libc::fcntl(
                 file.as_raw_fd(),
                 libc::F_ADD_SEALS,
@@ -165,11 +168,11 @@ fn reserve(
     if is_child(generation) {
         return Err(NoMemory);
     }
-    RingHeader::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
-    Ok((RingProducer::new(memory).ok_or(NoMemory)?, file))
+    RingHeader::new(&memory).ok_or(NoMemory)?.write(&facts, identity, size.capacity, size.backed);
+    Ok((RingProducer::new(memory, budget::grow).ok_or(NoMemory)?, file))
 }
 
-/// Asks the kernel for all memory of a file now. A signal interrupts that, and a program may receive many.
+/// Asks the kernel for the first memory of a file now. A signal interrupts that, and a program may receive many.
 fn fill(file: &OwnedFd, length: libc::off_t) -> bool {
     const ATTEMPTS: usize = 16;
     for _ in 0..ATTEMPTS {

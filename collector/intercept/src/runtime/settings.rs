@@ -14,7 +14,7 @@ pub(crate) struct TraceSettings {
     pub(crate) address: libc::sockaddr_un,
     /// Bytes of the address in use.
     pub(crate) address_bytes: libc::socklen_t,
-    /// Bytes of a ring.
+    /// Maximum number of bytes of a ring.
     pub(crate) ring_bytes: usize,
     /// Maximum number of bytes of all rings of a process.
     pub(crate) memory: usize,

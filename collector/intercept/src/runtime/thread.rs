@@ -79,8 +79,6 @@ const _: () = assert!(!std::mem::needs_drop::<ThreadState>());
 pub(crate) struct ThreadRecorder {
     pub(crate) producer: RingProducer,
     generation: u64,
-    /// Bytes of the ring in the [`budget`].
-    ring_bytes: usize,
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
     /// One bit per level: the push was not recorded, so the pop must not be.
@@ -198,8 +196,8 @@ impl ThreadState {
         self.recorder.set(ptr::null_mut());
         let name = Some(self.name.get()).filter(|name| !name.text().is_empty());
         let made = handover::make(settings, now, name);
-        if let Some((producer, ring_bytes)) = made
-            && let Some(recorder) = new_recorder(producer, now, ring_bytes, self.depth.get())
+        if let Some(producer) = made
+            && let Some(recorder) = new_recorder(producer, now, self.depth.get())
         {
             // SAFETY: made above, and nobody else has it yet.
             let memory = unsafe { (*recorder).producer.memory() };
@@ -270,20 +268,17 @@ pub(crate) fn after_fork() {
         if !local.busy.load(Relaxed) || ring.is_null() {
             return;
         }
-        let (read_write, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+        let (read_write, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+        );
         // SAFETY: the place of the ring, where nothing else can be: this thread had it mapped when it
         // forked, and is still in fork.
         unsafe { libc::mmap(ring.cast(), local.ring_len.load(Relaxed), read_write, flags, -1, 0) };
     });
 }
 
-fn new_recorder(
-    producer: RingProducer,
-    generation: u64,
-    ring_bytes: usize,
-    floor: u32,
-) -> Option<*mut ThreadRecorder> {
+fn new_recorder(producer: RingProducer, generation: u64, floor: u32) -> Option<*mut ThreadRecorder> {
     let recorder = map_private(size_of::<ThreadRecorder>())?.cast::<ThreadRecorder>();
     // SAFETY: a new mapping, aligned to a page, which is enough for a Recorder. Zeroed memory is valid for
     // `dropped` and `handles`; all other fields are written here, through pointers, before there is a
@@ -291,7 +286,6 @@ fn new_recorder(
     unsafe {
         (&raw mut (*recorder).producer).write(producer);
         (&raw mut (*recorder).generation).write(generation);
-        (&raw mut (*recorder).ring_bytes).write(ring_bytes);
         (&raw mut (*recorder).floor).write(floor);
         Some(recorder)
     }
@@ -335,8 +329,8 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
                 let _errno = errno::PreservedErrno::new();
                 if let Some(header) = (*recorder).producer.header() {
                     header.end();
+                    budget::give_back(header.backed_bytes());
                 }
-                budget::give_back((*recorder).ring_bytes);
                 local.recorder.set(ptr::null_mut());
                 local.ring.store(ptr::null_mut(), Relaxed);
                 // A later destructor of this thread that has events gets a new ring.

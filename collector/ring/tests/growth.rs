@@ -1,0 +1,120 @@
+//! Tests of rings that grow: they take memory as they may, use it again, and lose nothing meanwhile.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+use rpd_ring::header::{RingHeader, ThreadFacts};
+use rpd_ring::layout::{DropCause, DroppedKind, HEADER_BYTES, MAX_DEPTH, MIN_SEGMENT_BYTES};
+use rpd_ring::memory::RingMemory;
+use rpd_ring::record::{RingEvent, RingRecord};
+use rpd_ring::{GrowRing, RingConsumer, RingProducer};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Reads all records. Returns their number, and that of pops.
+fn counted(consumer: &mut RingConsumer) -> (usize, usize) {
+    let (mut records, mut pops) = (0, 0);
+    let mut count = |record: RingRecord<'_>| {
+        records += 1;
+        pops += usize::from(record.event == RingEvent::Pop);
+    };
+    while !consumer.drain(u64::MAX, &mut count).unwrap().is_empty {}
+    (records, pops)
+}
+
+/// A ring of this size of which only the first segment has memory.
+fn growing_ring(bytes: usize, grow: GrowRing) -> (RingProducer, RingConsumer) {
+    let (left, right) = RingMemory::heap(HEADER_BYTES + bytes);
+    RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], bytes, MIN_SEGMENT_BYTES);
+    (RingProducer::new(left, grow).unwrap(), RingConsumer::new(right).unwrap())
+}
+
+#[test]
+fn a_ring_grows_as_far_as_it_may_and_uses_what_was_read_again() {
+    static GROWN: AtomicUsize = AtomicUsize::new(0);
+    const MOST: usize = 9 * MIN_SEGMENT_BYTES;
+    let grow: GrowRing = |_, words, returned| {
+        let grown = GROWN.load(Relaxed) + 8 * words.len();
+        let may = grown <= MOST + returned as usize;
+        GROWN.store(if may { grown } else { GROWN.load(Relaxed) }, Relaxed);
+        may
+    };
+    let (mut producer, mut consumer) = growing_ring(1 << 20, grow);
+    let backed = |consumer: &RingConsumer| consumer.header().unwrap().backed_bytes();
+    assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES);
+    let fill =
+        |producer: &mut RingProducer, time: i64| (0..).take_while(|_| producer.mark(time, b"")).count();
+    let whole = fill(&mut producer, 0);
+    assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES + MOST);
+    assert!((whole * 16).abs_diff(MIN_SEGMENT_BYTES + MOST) < MIN_SEGMENT_BYTES / 2, "{whole}");
+    // Of what was read, only whole segments are free again; nothing grows.
+    assert_eq!(counted(&mut consumer).0, whole);
+    let again = fill(&mut producer, 1);
+    assert!(again > whole - MIN_SEGMENT_BYTES / 16 && again <= whole, "{again} after {whole}");
+    assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES + MOST);
+    assert_eq!(counted(&mut consumer).0, again);
+    // An idle thread keeps what it writes to, and may take as much again.
+    let given_back = consumer.give_back_free_memory();
+    assert_eq!(consumer.give_back_free_memory(), 0);
+    assert!(backed(&consumer) <= 2 * MIN_SEGMENT_BYTES);
+    assert_eq!(given_back as usize + backed(&consumer), MIN_SEGMENT_BYTES + MOST);
+    assert!(fill(&mut producer, 1_000_000) < 3 * MIN_SEGMENT_BYTES / 16, "the budget is used up");
+    consumer.header().unwrap().set_returned(given_back);
+    // Growing is not attempted after every event.
+    assert!(!producer.mark(1_000_001, b""));
+    let more = fill(&mut producer, 100_000_000);
+    assert!(more > 5 * MIN_SEGMENT_BYTES / 16, "{more}");
+    let header = consumer.header().unwrap();
+    assert_eq!(header.drops(DropCause::RingFull, DroppedKind::Mark), 5);
+}
+
+#[test]
+fn ends_of_more_than_a_segment_fit_into_a_ring_that_is_full() {
+    for (bytes, at_least) in [(256 << 10, 2_000), (4 << 20, MAX_DEPTH as i64)] {
+        let (mut producer, mut consumer) = growing_ring(bytes, |_, _, _| true);
+        let mut open = 0;
+        while open < MAX_DEPTH as i64 && producer.push(open, b"") {
+            open += 1;
+        }
+        assert!(open >= at_least, "{open}");
+        let mut count = 0;
+        // Whatever else is recorded leaves their space alone.
+        while producer.mark(open, b"some longer text that leaves a gap at the end of a segment") {
+            count += 1;
+        }
+        (0..open).for_each(|i| producer.pop(i));
+        let (records, pops) = counted(&mut consumer);
+        assert_eq!((records as i64, pops as i64), (2 * open + count, open));
+    }
+}
+
+/// The consumer reads late and gives memory back at any time.
+#[test]
+fn nothing_is_lost_while_memory_comes_and_goes() {
+    let emitted: i64 = if cfg!(miri) { 3_000 } else { 1_000_000 };
+    let (mut producer, mut consumer) = growing_ring(512 << 10, |_, _, _| true);
+    let thread = std::thread::spawn(move || {
+        for i in 0..emitted {
+            if !producer.mark(i, &i.to_le_bytes()) {
+                std::thread::yield_now();
+            }
+        }
+        producer.header().unwrap().end();
+    });
+    let (mut read, mut last, mut rounds) = (0, -1, 0);
+    loop {
+        let ended = consumer.header().unwrap().ended();
+        let drained = consumer.drain(100_000, |RingRecord { time, event }| {
+            assert!(time > last && event == RingEvent::Mark(&time.to_le_bytes()));
+            (last, read) = (time, read + 1);
+        });
+        rounds += 1;
+        if rounds % 7 == 0 {
+            consumer.give_back_free_memory();
+        }
+        if ended && drained.unwrap().is_empty {
+            break;
+        }
+    }
+    thread.join().unwrap();
+    let dropped = consumer.header().unwrap().drops(DropCause::RingFull, DroppedKind::Mark);
+    assert_eq!(read + dropped as i64, emitted);
+}
