@@ -1,0 +1,125 @@
+//! A recorded run beside busy loops, and what became of its events.
+
+use rpd_shard::Shard;
+use rpd_shard::model::native::RANGE;
+use rpd_tests::harness::binary;
+use rpd_tests::measure::family;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How often memory and CPU time are read while a program runs.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Clock ticks of `/proc/PID/stat` are this long.
+const TICK_NS: u64 = 10_000_000;
+
+/// A run with its surroundings.
+pub(crate) struct DropRun<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) program: &'a Path,
+    /// Busy loops beside it.
+    pub(crate) loops: usize,
+    /// Pairs a second; 0 for as many as possible.
+    pub(crate) rate: u64,
+    pub(crate) seconds: f64,
+}
+
+/// What became of the pairs of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOutcome {
+    /// By the program's own count.
+    pub(crate) emitted: u64,
+    /// Rows in the shard.
+    pub(crate) recorded: u64,
+    /// Rows in the loss ledger.
+    pub(crate) lost: u64,
+    /// CPU time of the collector.
+    pub(crate) collector_ns: u64,
+    /// Largest memory of the rings that was seen, with their headers.
+    pub(crate) ring_bytes: u64,
+}
+
+impl RunOutcome {
+    /// Whether each pair is recorded or in the ledger.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.recorded + self.lost == self.emitted
+    }
+
+    /// CPU time of the collector for a pair.
+    pub(crate) fn cost_ns(&self) -> f64 {
+        self.collector_ns as f64 / self.recorded.max(1) as f64
+    }
+}
+
+/// Busy loops, until this is dropped.
+struct BusyLoops(Vec<Child>);
+
+impl BusyLoops {
+    fn start(count: usize) -> Result<BusyLoops, String> {
+        let start = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        (0..count).map(start).collect::<Result<_, _>>().map(BusyLoops).map_err(|error| format!("sh: {error}"))
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl DropRun<'_> {
+    pub(crate) fn outcome(&self) -> Result<RunOutcome, String> {
+        let out = self.folder.join("out");
+        let _ = fs::remove_dir_all(&out);
+        let _loops = BusyLoops::start(self.loops)?;
+        let mut command = Command::new(binary("rpd-collect"));
+        command.arg("-o").arg(&out).args(["--run-id", "run", "--trace", "roctx", "--"]).arg(self.program);
+        command.args([self.rate.to_string(), self.seconds.to_string()]).current_dir(self.folder);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let mut outcome = RunOutcome::default();
+        while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+            look(child.id(), &mut outcome);
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        outcome.emitted = text.parse().map_err(|_| format!("the program printed {text:?}"))?;
+        let shard = Shard::open(&out.join("run/rank-00000.rpdshard")).map_err(|error| error.to_string())?;
+        let ledger = shard.ledger.as_ref().ok_or("the shard is incomplete")?;
+        let of_ranges = ledger.written.iter().filter(|(_, table, _)| *table == RANGE);
+        outcome.recorded = of_ranges.map(|(_, _, rows)| rows).sum();
+        outcome.lost = ledger.losses.iter().map(|loss| loss.rows.unwrap_or(u64::MAX / 1024)).sum();
+        Ok(outcome)
+    }
+}
+
+/// Reads CPU time of the collector and memory of the rings.
+fn look(launcher: u32, outcome: &mut RunOutcome) {
+    for pid in family(launcher) {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if !read("comm").starts_with("rpd-collector") {
+            continue;
+        }
+        let stat = read("stat");
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        outcome.collector_ns = outcome.collector_ns.max(ticks * TICK_NS);
+        let rings = read("smaps");
+        let mut is_ring = false;
+        let mut bytes = 0;
+        for line in rings.lines() {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            if !first.ends_with(':') {
+                is_ring = line.contains("memfd:rpd-ring");
+            } else if is_ring && first == "Rss:" {
+                bytes += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+            }
+        }
+        outcome.ring_bytes = outcome.ring_bytes.max(bytes);
+    }
+}
