@@ -56,11 +56,12 @@ pub struct JobAnomaly {
     pub label: Option<u32>,
     /// The step; `None` outside of steps, and for ranks.
     pub step: Option<u32>,
-    /// Thread or stream of the longest event.
+    /// Thread or stream of the longest event; of a step, which takes all threads about equally long, the one that worked
+    /// longest.
     pub timeline: u32,
-    /// Start of the longest event, ns in job time.
+    /// Start of the event of this thread, ns in job time.
     pub start_ns: i64,
-    /// Duration of the longest event, ns.
+    /// Duration of the event of this thread, ns.
     pub ns: u64,
     /// Median of all events of the kind and label, ns.
     pub typical_ns: u64,
@@ -77,6 +78,8 @@ struct JobEvent {
     step: Option<u32>,
     start_ns: i64,
     ns: u64,
+    /// Its own time, ns: of a step the work in it.
+    own_ns: u64,
 }
 
 /// Kind and label of events.
@@ -93,7 +96,8 @@ impl WaitAnalysis<'_> {
             .into_iter()
             .filter_map(|(kind, ns)| Some((kind, EventLimit::of(kind.0, ns, min_excess_ns(kind.0))?)))
             .collect();
-        let mut found: HashMap<(EventKind, Option<u32>), JobAnomaly> = HashMap::new();
+        // With the own time of the event.
+        let mut found: HashMap<(EventKind, Option<u32>), (u64, JobAnomaly)> = HashMap::new();
         self.each_event(&mut |kind, event| {
             let Some(limit) = limits.get(&kind).filter(|limit| event.ns >= limit.min_ns) else { return };
             let anomaly = JobAnomaly {
@@ -107,14 +111,15 @@ impl WaitAnalysis<'_> {
                 score: limit.score(event.ns),
                 events: 1,
             };
-            let known = found.entry((kind, event.step)).or_insert(JobAnomaly { events: 0, ..anomaly });
+            let first = (event.own_ns, JobAnomaly { events: 0, ..anomaly });
+            let (own_ns, known) = found.entry((kind, event.step)).or_insert(first);
             let events = known.events + 1;
-            if event.ns > known.ns {
-                *known = anomaly;
+            if event.own_ns > *own_ns {
+                (*own_ns, *known) = (event.own_ns, anomaly);
             }
             known.events = events;
         });
-        let mut found: Vec<JobAnomaly> = found.into_values().collect();
+        let mut found: Vec<JobAnomaly> = found.into_values().map(|(_, anomaly)| anomaly).collect();
         self.leave_out_steady(&mut found);
         let order = |one: &JobAnomaly| {
             (std::cmp::Reverse(one.ns - one.typical_ns), one.kind, one.label, one.step, one.timeline)
@@ -161,15 +166,19 @@ impl WaitAnalysis<'_> {
             let number = timeline as usize;
             if !calls.is_stream {
                 for step in 0..job.steps {
-                    let ns = self.times_in_steps(number, step..step + 1).length_ns;
+                    let times = self.times_in_steps(number, step..step + 1);
+                    let (ns, own_ns) = (times.length_ns, times.work_ns);
                     let start_ns = self.step_start_ns(number, step);
-                    take((AnomalyKind::Step, None), JobEvent { timeline, step: Some(step), start_ns, ns });
+                    take(
+                        (AnomalyKind::Step, None),
+                        JobEvent { timeline, step: Some(step), start_ns, ns, own_ns },
+                    );
                 }
                 let ns = self.times_in_steps(number, 0..job.steps).work_ns;
                 let ns = if job.steps > 0 { ns } else { calls.all_work_ns() };
                 take(
                     (AnomalyKind::Rank, None),
-                    JobEvent { timeline, step: None, start_ns: calls.start_ns, ns },
+                    JobEvent { timeline, step: None, start_ns: calls.start_ns, ns, own_ns: ns },
                 );
             }
             for call in 0..=calls.calls.len() {
@@ -179,7 +188,7 @@ impl WaitAnalysis<'_> {
                     None => calls.start_ns,
                 };
                 for segment in calls.work_before(call) {
-                    let event = JobEvent { timeline, step, start_ns, ns: segment.ns };
+                    let event = JobEvent { timeline, step, start_ns, ns: segment.ns, own_ns: segment.ns };
                     take((AnomalyKind::Work, Some(segment.label)), event);
                     start_ns = start_ns.saturating_add_unsigned(segment.ns);
                 }
@@ -189,7 +198,7 @@ impl WaitAnalysis<'_> {
                     let ns = self.times.transfer_ns(number, call);
                     // Before it, the call waited.
                     let start_ns = found.exit_ns().saturating_sub_unsigned(ns);
-                    let event = JobEvent { timeline, step, start_ns, ns };
+                    let event = JobEvent { timeline, step, start_ns, ns, own_ns: ns };
                     take((AnomalyKind::Call, Some(found.label)), event);
                 }
             }
@@ -273,6 +282,7 @@ mod tests {
         found.sort_by_key(|anomaly| anomaly.kind);
         let [step, work] = &found[..] else { panic!("{found:#?}") };
         assert_eq!((step.kind, step.step, step.events), (AnomalyKind::Step, Some(17), 6));
+        assert_eq!(step.timeline, 4, "the others waited");
         assert_eq!((work.kind, work.label, work.step), (AnomalyKind::Work, Some(UPDATE), Some(17)));
         assert_eq!((work.timeline, work.events), (4, 1));
         assert!(work.ns > 25 * MS && work.typical_ns < 11 * MS && work.score.unwrap() > 100.0, "{work:?}");

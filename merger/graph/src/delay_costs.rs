@@ -74,9 +74,8 @@ struct PassedOn {
 }
 
 impl PassedOn {
-    /// Adds a factor to the waits in the calls after `from` ([`NO_CALL`] is the start) and before `to`.
-    fn add(&mut self, from: u32, to: u32, factor: f64) {
-        let first = from.wrapping_add(1);
+    /// Adds a factor to the waits in the calls from `first` and before `to`.
+    fn add(&mut self, first: u32, to: u32, factor: f64) {
         if first >= to {
             return;
         }
@@ -121,7 +120,7 @@ pub(crate) fn delay_costs(
     let (mut waited_ns, mut unexplained_ns) = (0u64, 0.0);
     each_cause_backwards(waits, times, replayed, is_selected, |found| {
         let WaitCause { wait, delays, delayed_ns, waited_before_ns } = found;
-        let CallWait { timeline, call, cause, cause_call, cause_synchronised, ns, .. } = wait;
+        let CallWait { timeline, call, cause, cause_call, ns, .. } = wait;
         let received_ns = ns as f64 * passed_on[timeline as usize].at(call);
         let process_of = |timeline: u32| times.job().timelines[timeline as usize].process;
         let ns = if process_of(timeline) == process_of(cause) { 0 } else { ns };
@@ -141,7 +140,7 @@ pub(crate) fn delay_costs(
             costs[cause as usize][usize::from(*slot)].add(cost);
         }
         if waited_before_ns > 0 {
-            passed_on[cause as usize].add(cause_synchronised, cause_call, direct + propagated);
+            passed_on[cause as usize].add(wait.first_call_of_cause(), cause_call, direct + propagated);
         }
         if ns == 0 {
             return;

@@ -237,6 +237,27 @@ impl WaitAnalysis<'_> {
         WhatIfGain { error_bound_ns: error.round() as i64, ..gain }
     }
 
+    /// Returns the thread that works longest before the first step, its work, and that of the next other one, ns.
+    pub fn longest_at_start(&self) -> Option<(u32, u64, u64)> {
+        self.longest_in(0)
+    }
+
+    /// The same after the last step.
+    pub fn longest_at_end(&self) -> Option<(u32, u64, u64)> {
+        self.longest_in(self.table.step_blocks().end)
+    }
+
+    fn longest_in(&self, block: usize) -> Option<(u32, u64, u64)> {
+        let timelines = (0u32..).zip(&self.graph.job.timelines).filter(|(_, timeline)| !timeline.is_stream);
+        let mut work: Vec<(u64, u32)> =
+            timelines.map(|(number, _)| (self.table.all_ns(number as usize, block), number)).collect();
+        work.sort_unstable_by_key(|(ns, number)| (std::cmp::Reverse(*ns), *number));
+        let (ns, timeline) = *work.first()?;
+        let process = |timeline: u32| self.graph.job.timelines[timeline as usize].process;
+        let next = work.iter().find(|(_, other)| process(*other) != process(timeline))?;
+        Some((timeline, ns, next.0))
+    }
+
     /// Returns the minimum gain of a finding, ns.
     fn min_gain_ns(&self) -> i64 {
         min_gain_ns(self.replayed_ns())

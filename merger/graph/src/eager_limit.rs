@@ -37,7 +37,12 @@ impl EagerLimits {
                 let send = &calls.calls[end.call as usize];
                 let (near, class) =
                     (usize::from(is_near(calls, other)), size_class(end.assumed_bytes().into()));
-                durations[near][class].push(send.duration_ns);
+                // A call that also receives may wait for that message as well.
+                let Some((start_ns, start_bound)) = own_wait_over(job, messages, timeline, number) else {
+                    continue;
+                };
+                let lasted_ns = u64::try_from(send.exit_ns().saturating_sub(start_ns)).unwrap_or(0);
+                durations[near][class].push(lasted_ns);
                 let [sent, received] =
                     [calls.error_bound_at(send.enter_ns), other.error_bound_at(receive.enter_ns)];
                 let bound = match (near, sent.zip(received)) {
@@ -45,9 +50,10 @@ impl EagerLimits {
                     (_, Some((own, other))) => own.saturating_add(other),
                     (_, None) => continue,
                 };
-                let late_ns = receive.enter_ns.saturating_sub(send.enter_ns);
+                let bound = bound.saturating_add(start_bound);
+                let late_ns = receive.enter_ns.saturating_sub(start_ns);
                 let Ok(late_ns) = u64::try_from(late_ns) else { continue };
-                sends.push(LateReceive { near, class, late_ns, bound, lasted_ns: send.duration_ns });
+                sends.push(LateReceive { near, class, late_ns, bound, lasted_ns });
             }
         }
         let typical = durations.map(|by_size| by_size.into_iter().map(median).collect::<Vec<u64>>());
@@ -64,6 +70,35 @@ impl EagerLimits {
         }
         EagerLimits(votes.map(|by_size| limit(&by_size)))
     }
+}
+
+/// Returns from when on a send can only have waited for its receive, ns: its start, or that of the message that its call
+/// receives, with the error bound of that. `None` if it is not known.
+fn own_wait_over(
+    job: &JobCalls,
+    messages: &MatchedMessages,
+    timeline: usize,
+    send: usize,
+) -> Option<(i64, u64)> {
+    let calls = &job.timelines[timeline];
+    let end = &calls.message_ends[send];
+    let enter_ns = calls.calls[end.call as usize].enter_ns;
+    let is_received = |number: &usize| {
+        let other = calls.message_ends.get(*number);
+        other.is_some_and(|other| other.call == end.call && other.role == MessageRole::Receive)
+    };
+    // The two ends of a call that sends and receives follow each other.
+    let Some(received) = [send.wrapping_sub(1), send + 1].into_iter().find(is_received) else {
+        return Some((enter_ns, 0));
+    };
+    let partner = messages.partner(timeline, received)?;
+    let other = &job.timelines[partner.timeline as usize];
+    let sent_ns = other.calls[other.message_ends[partner.end as usize].call as usize].enter_ns;
+    let bound = match is_near(calls, other) {
+        true => 0,
+        false => calls.error_bound_at(enter_ns)?.saturating_add(other.error_bound_at(sent_ns)?),
+    };
+    Some((enter_ns.max(sent_ns), bound))
 }
 
 struct LateReceive {

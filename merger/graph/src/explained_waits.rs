@@ -78,7 +78,7 @@ impl WaitAnalysis<'_> {
     }
 
     fn explain(&self, wait: &CallWait) -> ExplainedWait {
-        let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns } = *wait;
+        let CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns, .. } = *wait;
         let after = |call: u32| (call != NO_CALL).then_some(call as usize);
         let of_cause: SlotTimes =
             self.times.between(cause as usize, after(cause_synchronised), cause_call as usize);

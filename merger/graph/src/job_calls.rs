@@ -41,7 +41,7 @@ pub struct WorkSegment {
 }
 
 /// How a send or receive takes part in a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum MessageRole {
     /// A send that may return before the message is received.
     Send,

@@ -16,6 +16,8 @@ pub(crate) enum Act {
     Send(i32, i32),
     /// Receives from a rank, with a tag.
     Receive(i32, i32),
+    /// Sends to one rank and receives from another in one call, with a tag.
+    Exchange(i32, i32, i32),
     /// Enters a collective of all ranks.
     Collective(CollectiveWaits),
     /// Begins a step.
@@ -31,6 +33,8 @@ struct Rank {
     sent: Vec<(i32, i32, i64)>,
     received: usize,
     entered: Option<i64>,
+    /// It has sent the message of an exchange and not received yet.
+    is_exchanging: bool,
 }
 
 /// Runs programs, one of each rank; two ranks share a node.
@@ -51,6 +55,7 @@ pub(crate) fn run(programs: &[Vec<Act>], labels: u32) -> JobCalls {
             sent: Vec::new(),
             received: 0,
             entered: None,
+            is_exchanging: false,
         })
         .collect();
     let mut taken: Vec<(usize, usize)> = Vec::new();
@@ -102,17 +107,18 @@ fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: A
             message(&mut ranks[rank], call, to, tag, MessageRole::Send);
             leave(&mut ranks[rank], now, now + CALL_NS);
         }
+        Act::Exchange(to, from, tag) => {
+            if !std::mem::replace(&mut ranks[rank].is_exchanging, true) {
+                ranks[rank].sent.push((to, tag, now));
+            }
+            let Some(at) = arrival(ranks, taken, rank, (from, tag)) else { return false };
+            ranks[rank].is_exchanging = false;
+            message(&mut ranks[rank], call, to, tag, MessageRole::Send);
+            message(&mut ranks[rank], call, from, tag, MessageRole::Receive);
+            leave(&mut ranks[rank], now, at);
+        }
         Act::Receive(from, tag) => {
-            let sent = &ranks[from as usize].sent;
-            let fits = |place: &usize| {
-                sent[*place].0 == rank as i32
-                    && sent[*place].1 == tag
-                    && !taken.contains(&(from as usize, *place))
-            };
-            let Some(place) = (0..sent.len()).find(fits) else { return false };
-            let at = sent[place].2.max(now) + CALL_NS;
-            taken.push((from as usize, place));
-            ranks[rank].received += 1;
+            let Some(at) = arrival(ranks, taken, rank, (from, tag)) else { return false };
             message(&mut ranks[rank], call, from, tag, MessageRole::Receive);
             leave(&mut ranks[rank], now, at);
         }
@@ -156,6 +162,24 @@ fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: A
         }
     }
     true
+}
+
+/// Takes the next message to a rank from another one. Returns when it has arrived, if it was sent.
+fn arrival(
+    ranks: &mut [Rank],
+    taken: &mut Vec<(usize, usize)>,
+    rank: usize,
+    (from, tag): (i32, i32),
+) -> Option<i64> {
+    let sent = &ranks[from as usize].sent;
+    let fits = |place: &usize| {
+        sent[*place].0 == rank as i32 && sent[*place].1 == tag && !taken.contains(&(from as usize, *place))
+    };
+    let place = (0..sent.len()).find(fits)?;
+    let at = sent[place].2.max(ranks[rank].now) + CALL_NS;
+    taken.push((from as usize, place));
+    ranks[rank].received += 1;
+    Some(at)
 }
 
 fn message(rank: &mut Rank, call: u32, peer: i32, tag: i32, role: MessageRole) {

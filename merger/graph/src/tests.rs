@@ -210,6 +210,8 @@ enum Round {
     Work(Vec<u64>),
     /// One rank sends to another.
     Message(usize, usize),
+    /// Each rank sends to the one this far after it, and receives in the same call.
+    Exchange(usize),
     /// All ranks enter a collective.
     Collective(CollectiveWaits),
 }
@@ -223,6 +225,7 @@ fn rounds(ranks: usize) -> impl Strategy<Value = Vec<Round>> {
     let round = prop_oneof![
         4 => vec(0..MS, ranks).prop_map(Round::Work),
         4 => (0..ranks, 1..ranks).prop_map(move |(from, by)| Round::Message(from, (from + by) % ranks)),
+        2 => (1..ranks).prop_map(Round::Exchange),
         2 => waits.prop_map(Round::Collective),
     ];
     vec(round, 12..120)
@@ -243,6 +246,12 @@ fn programs(ranks: usize, rounds: &[Round]) -> Vec<Vec<Act>> {
             Round::Message(from, to) => {
                 programs[*from].push(Act::Send(*to as i32, 3));
                 programs[*to].push(Act::Receive(*from as i32, 3));
+            }
+            Round::Exchange(by) => {
+                for (rank, program) in programs.iter_mut().enumerate() {
+                    let (to, from) = ((rank + by) % ranks, (rank + ranks - by) % ranks);
+                    program.push(Act::Exchange(to as i32, from as i32, 4));
+                }
             }
             Round::Collective(waits) => {
                 programs.iter_mut().for_each(|program| program.push(Act::Collective(*waits)));
@@ -269,7 +278,9 @@ fn plain_costs(analysis: &WaitAnalysis<'_>) -> Vec<DelayCost> {
         let delay: u64 = (0..SLOTS).map(|slot| of_cause[slot].saturating_sub(of_own[slot])).sum();
         let is_earlier = |earlier: &waits::CallWait| {
             earlier.timeline == wait.cause
-                && (wait.cause_synchronised == NO_CALL || earlier.call > wait.cause_synchronised)
+                && (wait.cause_synchronised == NO_CALL
+                    || earlier.call > wait.cause_synchronised
+                    || wait.is_at_entry && earlier.call == wait.cause_synchronised)
                 && earlier.call < wait.cause_call
         };
         let earlier: Vec<usize> = (0..number).filter(|place| is_earlier(&waits[*place])).collect();
@@ -285,6 +296,25 @@ fn plain_costs(analysis: &WaitAnalysis<'_>) -> Vec<DelayCost> {
         }
     }
     costs
+}
+
+/// Each rank exchanges with its neighbours in one call, so that the waiting for a slow one goes around the ring.
+#[test]
+fn waiting_is_passed_on_through_calls_that_send_and_receive() {
+    let program = |rank: i32| {
+        let work = Act::Work(1, if rank == 2 { 3_000 } else { 1_000 });
+        let step = [Act::Step, work, Act::Exchange((rank + 1) % 4, (rank + 3) % 4, 0)];
+        step.repeat(40)
+    };
+    let job = run(&(0..4).map(program).collect::<Vec<_>>(), 2);
+    let graph = CallGraph::new(&job).unwrap();
+    let analysis = WaitAnalysis::new(&graph);
+    let costs = analysis.delay_costs();
+    let of_rank = |rank: usize| costs.of_timeline(rank).total_ns();
+    let all: f64 = (0..4).map(of_rank).sum();
+    assert!(costs.unexplained_ns < 0.01 * costs.waited_ns as f64, "{costs:?}");
+    assert!((all - costs.waited_ns as f64).abs() < 0.01 * all, "{all} of {}", costs.waited_ns);
+    assert!(of_rank(2) > 0.95 * all, "{} of {all}", of_rank(2));
 }
 
 #[test]

@@ -89,19 +89,21 @@ pub(crate) fn waited_before(
     wait: &CallWait,
     of_cause: &SlotTimes,
 ) -> u64 {
-    let CallWait { cause, cause_call, cause_synchronised, .. } = *wait;
-    let first = cause_synchronised.wrapping_add(1);
+    let CallWait { cause, cause_call, cause_synchronised, is_at_entry, .. } = *wait;
+    let first = wait.first_call_of_cause();
     if first >= cause_call {
         return 0;
     }
     let lasted = replayed.enter_ns(cause, cause_call).saturating_sub(replayed.enter_ns(cause, first));
     // The times in `of_cause` begin at the call at which the two synchronised.
-    let transfer_ns = match cause_synchronised {
-        NO_CALL => 0,
-        call => times.transfer_ns(cause as usize, call as usize),
+    let before = match cause_synchronised {
+        _ if is_at_entry => 0,
+        NO_CALL => times.job().timelines[cause as usize].work_ns_before(0),
+        call => {
+            let transfer_ns = times.transfer_ns(cause as usize, call as usize);
+            times.job().timelines[cause as usize].work_ns_before(first as usize).saturating_add(transfer_ns)
+        }
     };
-    let before =
-        times.job().timelines[cause as usize].work_ns_before(first as usize).saturating_add(transfer_ns);
     let known = of_cause.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
     u64::try_from(lasted).unwrap_or(0).saturating_add(before).saturating_sub(known)
 }

@@ -27,11 +27,19 @@ pub(crate) struct CallWait {
     /// The call of each at which the two had synchronised before; [`NO_CALL`] if there was none.
     pub(crate) synchronised: u32,
     pub(crate) cause_synchronised: u32,
+    /// The cause synchronised when it entered its call, so that it waited in that call afterwards, as a call that sends and
+    /// receives may.
+    pub(crate) is_at_entry: bool,
     /// Time, ns. Members of a collective that came last together have a part each.
     pub(crate) ns: u64,
 }
 
 impl CallWait {
+    /// Returns the first call of the cause in which its waiting came after the two had synchronised.
+    pub(crate) fn first_call_of_cause(&self) -> u32 {
+        if self.is_at_entry { self.cause_synchronised } else { self.cause_synchronised.wrapping_add(1) }
+    }
+
     /// Returns whether the thread waited in a step, if there are steps.
     pub(crate) fn is_in_steps(&self, job: &JobCalls) -> bool {
         let steps = &job.timelines[self.timeline as usize].first_call_of_step;
@@ -62,6 +70,8 @@ struct LastMessage {
     other: u32,
     call: u32,
     call_of_other: u32,
+    /// The other one had exited its call, and this one entered its own; otherwise the other way around.
+    is_other_exited: bool,
 }
 
 /// The members that came last, by collective.
@@ -112,19 +122,25 @@ impl<'a> WaitRecorder<'a> {
         self.waits
     }
 
-    /// Returns the call of each of two threads at which they last synchronised, before these calls.
-    fn synchronised(&self, own: (u32, u32), cause: (u32, u32)) -> (u32, u32) {
+    /// Returns the call of each of two threads at which they last synchronised, before these calls, and
+    /// [`CallWait::is_at_entry`].
+    fn synchronised(&self, own: (u32, u32), cause: (u32, u32)) -> (u32, u32, bool) {
         // The end of the work of a stream is the entry of the call in which the stream waits for the next launch.
         let is_stream = self.graph.job.timelines[own.0 as usize].is_stream;
-        let is_earlier =
-            |calls: &(u32, u32)| (calls.0 < own.1 || is_stream && calls.0 == own.1) && calls.1 < cause.1;
+        let is_earlier = |calls: &(u32, u32, bool)| {
+            (calls.0 < own.1 || is_stream && calls.0 == own.1) && calls.1 < cause.1
+        };
         let is_lower = own.0 < cause.0;
         let (low, high) = if is_lower { (own.0, cause.0) } else { (cause.0, own.0) };
         let messages = &self.by_message[low as usize];
         let place = messages.binary_search_by_key(&high, |last| last.other);
         let by_message = place.ok().map(|place| match (messages[place], is_lower) {
-            (LastMessage { call, call_of_other, .. }, true) => (call, call_of_other),
-            (LastMessage { call, call_of_other, .. }, false) => (call_of_other, call),
+            (LastMessage { call, call_of_other, is_other_exited, .. }, true) => {
+                (call, call_of_other, !is_other_exited)
+            }
+            (LastMessage { call, call_of_other, is_other_exited, .. }, false) => {
+                (call_of_other, call, is_other_exited)
+            }
         });
         let mut found = by_message.filter(is_earlier);
         for mine in &self.by_collective[own.0 as usize] {
@@ -134,16 +150,25 @@ impl<'a> WaitRecorder<'a> {
             };
             let both = mine.last.iter().flat_map(|mine| theirs.last.iter().map(move |theirs| (mine, theirs)));
             let common = both.filter(|(mine, theirs)| mine.0 == theirs.0 && mine.1 != NO_CALL);
-            let common = common.map(|(mine, theirs)| (mine.1, theirs.1)).filter(is_earlier);
+            let common = common.map(|(mine, theirs)| (mine.1, theirs.1, false)).filter(is_earlier);
             found = found.into_iter().chain(common).max();
         }
-        found.unwrap_or((NO_CALL, NO_CALL))
+        found.unwrap_or((NO_CALL, NO_CALL, false))
     }
 
     fn add(&mut self, timeline: u32, call: u32, cause: (u32, u32), ns: u64) {
-        let (synchronised, cause_synchronised) = self.synchronised((timeline, call), cause);
+        let (synchronised, cause_synchronised, is_at_entry) = self.synchronised((timeline, call), cause);
         let (cause, cause_call) = cause;
-        self.waits.push(CallWait { timeline, call, cause, cause_call, synchronised, cause_synchronised, ns });
+        self.waits.push(CallWait {
+            timeline,
+            call,
+            cause,
+            cause_call,
+            synchronised,
+            cause_synchronised,
+            is_at_entry,
+            ns,
+        });
     }
 
     /// Adds the wait for a collective, shared among the members that came last together.
@@ -174,10 +199,11 @@ impl<'a> WaitRecorder<'a> {
         }
     }
 
-    /// Notes that two threads synchronised by a message.
-    fn note_message(&mut self, own: (u32, u32), other: (u32, u32)) {
-        let (low, high) = if own.0 < other.0 { (own, other) } else { (other, own) };
-        let last = LastMessage { other: high.0, call: low.1, call_of_other: high.1 };
+    /// Notes that two threads synchronised by a message: one exited its call, as the other had entered its own.
+    fn note_message(&mut self, exited: (u32, u32), entered: (u32, u32)) {
+        let is_other_exited = entered.0 < exited.0;
+        let (low, high) = if is_other_exited { (entered, exited) } else { (exited, entered) };
+        let last = LastMessage { other: high.0, call: low.1, call_of_other: high.1, is_other_exited };
         let known = &mut self.by_message[low.0 as usize];
         match known.binary_search_by_key(&high.0, |last| last.other) {
             Ok(place) => known[place] = last,
