@@ -1,8 +1,8 @@
 //! Which kernels of different processes carry out the same collective.
 //!
 //! The call to RCCL that launched a kernel numbers it, if rpd-collect recorded it; otherwise the args of a kernel may, as
-//! in traces of PyTorch. Kernels without numbers match by their order, if all processes have equally many of them and
-//! those of each collective overlap.
+//! in traces of PyTorch. Kernels without numbers match by their order within their process group, if all its processes
+//! have equally many of them and those of each collective overlap.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
 use crate::functions::FunctionKind;
@@ -33,7 +33,7 @@ const FUNCTIONS: [(&str, CollectiveWaits); 8] = [
 pub(crate) struct GpuCommunicator {
     pub(crate) name: String,
     pub(crate) size: Option<u32>,
-    /// Whether its collectives are numbered by the order of the kernels.
+    /// Whether its collectives are numbered by the order of its kernels.
     pub(crate) is_by_order: bool,
 }
 
@@ -45,26 +45,33 @@ pub(crate) struct GpuCommunicators {
     numbers: HashMap<KernelGroup, u32>,
 }
 
-/// Group and its ranks, as the args of kernels name them; no group of kernels without numbers.
-type KernelGroup = (Option<Arc<str>>, Option<Arc<str>>);
+/// The group of a kernel, as its args name it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct KernelGroup {
+    /// Name and ranks, if the args have them.
+    group: Option<Arc<str>>,
+    ranks: Option<Arc<str>>,
+    /// Whether its kernels have no numbers.
+    is_by_order: bool,
+}
 
 impl GpuCommunicators {
     pub(crate) fn after(of_unit: usize) -> GpuCommunicators {
         GpuCommunicators { first: of_unit as u32, found: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// Returns the number of the communicator of a group with these ranks; without a group, of that of kernels without
-    /// numbers.
-    fn number(&mut self, group: Option<Arc<str>>, ranks: Option<Arc<str>>, size: Option<u32>) -> u32 {
+    /// Returns the number of the communicator of a group with this many ranks.
+    fn number(&mut self, group: KernelGroup, size: Option<u32>) -> u32 {
         let next = self.first + self.found.len() as u32;
         let found = &mut self.found;
-        *self.numbers.entry((group, ranks)).or_insert_with_key(|(group, ranks)| {
-            let name = match (group, ranks) {
-                (None, _) => "kernels of RCCL".to_owned(),
-                (Some(group), None) => format!("process group {group}"),
-                (Some(group), Some(ranks)) => format!("process group {group} {ranks}"),
+        *self.numbers.entry(group).or_insert_with_key(|KernelGroup { group, ranks, is_by_order }| {
+            let ranks = ranks.as_ref().map_or(String::new(), |ranks| format!(" {ranks}"));
+            let name = match (group, is_by_order) {
+                (None, _) => format!("kernels of RCCL{ranks}"),
+                (Some(group), true) => format!("kernels of process group {group}{ranks}"),
+                (Some(group), false) => format!("process group {group}{ranks}"),
             };
-            found.push(GpuCommunicator { name, size, is_by_order: group.is_none() });
+            found.push(GpuCommunicator { name, size, is_by_order: *is_by_order });
             next
         })
     }
@@ -132,7 +139,8 @@ pub(crate) struct KernelEntries<'a> {
     launched: LaunchedCollectives,
     communicators: &'a mut GpuCommunicators,
     entered: HashSet<(u32, u32)>,
-    without_numbers: u32,
+    /// Number of kernels without numbers so far, by communicator.
+    without_numbers: HashMap<u32, u32>,
 }
 
 impl<'a> KernelEntries<'a> {
@@ -140,7 +148,7 @@ impl<'a> KernelEntries<'a> {
         launched: LaunchedCollectives,
         communicators: &'a mut GpuCommunicators,
     ) -> KernelEntries<'a> {
-        KernelEntries { launched, communicators, entered: HashSet::new(), without_numbers: 0 }
+        KernelEntries { launched, communicators, entered: HashSet::new(), without_numbers: HashMap::new() }
     }
 
     /// Returns the entry of the next kernel; `None` if an earlier kernel carried out the same collective. The index of
@@ -153,11 +161,7 @@ impl<'a> KernelEntries<'a> {
         let (communicator, number) = launched
             .and_then(|at| self.launched.at(at))
             .or_else(|| self.numbered_by_args(kernel))
-            .unwrap_or_else(|| {
-                let communicator = self.communicators.number(None, None, None);
-                self.without_numbers += 1;
-                (communicator, self.without_numbers - 1)
-            });
+            .unwrap_or_else(|| self.numbered_by_order(kernel));
         let (function, waits) = function_of(&kernel.function);
         let entry = CollectiveEntry {
             call: 0,
@@ -176,8 +180,21 @@ impl<'a> KernelEntries<'a> {
     fn numbered_by_args(&mut self, kernel: &KernelCollective) -> Option<(u32, u32)> {
         let number =
             u32::try_from(kernel.seq?).ok().filter(|number| *number < CollectiveEntry::INIT_NUMBER)?;
-        let group = kernel.group.clone()?;
-        Some((self.communicators.number(Some(group), kernel.ranks.clone(), kernel.size), number))
+        let group = KernelGroup {
+            group: Some(kernel.group.clone()?),
+            ranks: kernel.ranks.clone(),
+            is_by_order: false,
+        };
+        Some((self.communicators.number(group, kernel.size), number))
+    }
+
+    fn numbered_by_order(&mut self, kernel: &KernelCollective) -> (u32, u32) {
+        let group =
+            KernelGroup { group: kernel.group.clone(), ranks: kernel.ranks.clone(), is_by_order: true };
+        let communicator = self.communicators.number(group, kernel.size);
+        let next = self.without_numbers.entry(communicator).or_default();
+        *next += 1;
+        (communicator, *next - 1)
     }
 }
 
@@ -297,6 +314,33 @@ mod tests {
         };
         assert_eq!(remove_unmatched(&mut part, &HashSet::from([3])), 0);
         assert_eq!(part.timelines[0].entries.len(), 1, "the window cuts the other");
+    }
+
+    #[test]
+    fn kernels_without_numbers_are_ordered_within_their_process_group() {
+        let mut communicators = GpuCommunicators::after(5);
+        let mut entries = KernelEntries::new(LaunchedCollectives::default(), &mut communicators);
+        let mut enter = |group: Option<&str>, seq| {
+            let group = group.map(Arc::from);
+            let kernel = KernelCollective {
+                function: "allreduce".into(),
+                group,
+                ranks: None,
+                size: None,
+                seq,
+                elements: None,
+            };
+            entries.enter(&kernel, None).map(|entry| (entry.communicator, entry.number))
+        };
+        let groups =
+            [(Some("0"), None), (Some("1"), None), (None, None), (Some("1"), None), (Some("0"), Some(7))];
+        let entered = groups.map(|(group, seq)| enter(group, seq));
+        assert_eq!(entered, [(5, 0), (6, 0), (7, 0), (6, 1), (8, 7)].map(Some));
+        let found: Vec<(&str, bool)> =
+            communicators.found.iter().map(|one| (one.name.as_str(), one.is_by_order)).collect();
+        let of_group = [("kernels of process group 0", true), ("kernels of process group 1", true)];
+        assert_eq!(found[..2], of_group);
+        assert_eq!(found[2..], [("kernels of RCCL", true), ("process group 0", false)]);
     }
 
     #[test]

@@ -22,9 +22,9 @@ pub enum CallLabel {
     StreamIdle,
     /// In no range, between two calls.
     Between {
-        /// Function of the call before; `None` at the start of a thread.
+        /// Function of the call before, and whether that is on a subcommunicator; `None` at the start of a thread.
         before: Option<String>,
-        /// Function of the call after; `None` at the end of a thread.
+        /// The same of the call after; `None` at the end of a thread.
         after: Option<String>,
     },
     /// All labels beyond the maximum number.
@@ -42,8 +42,17 @@ pub(crate) enum LabelKey {
     /// Index among the names of GPU work.
     GpuWork(u32),
     StreamIdle,
-    Between(Option<u16>, Option<u16>),
+    Between(Option<WorkBorder>, Option<WorkBorder>),
     Other,
+}
+
+/// A call before or after work. Work between equal functions may differ by their communicators, which have other names in
+/// other processes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(crate) struct WorkBorder {
+    pub(crate) function: u16,
+    /// Whether the call is on a communicator that has fewer ranks than another one of the process.
+    pub(crate) is_of_part: bool,
 }
 
 /// Labels in the order of first use.
@@ -86,6 +95,10 @@ impl LabelNumbers {
         gpu_work: &[String],
     ) -> Vec<CallLabel> {
         let function = |number: u16| names.function_name(number).to_owned();
+        let border = |WorkBorder { function: number, is_of_part }| match is_of_part {
+            true => function(number) + " on a subcommunicator",
+            false => function(number),
+        };
         let text = |key: &LabelKey| match *key {
             LabelKey::Name(place) => {
                 CallLabel::Range(String::from_utf8_lossy(strings.at(place as usize)).into_owned())
@@ -97,7 +110,7 @@ impl LabelNumbers {
             }
             LabelKey::StreamIdle => CallLabel::StreamIdle,
             LabelKey::Between(before, after) => {
-                CallLabel::Between { before: before.map(function), after: after.map(function) }
+                CallLabel::Between { before: before.map(border), after: after.map(border) }
             }
             LabelKey::Other => CallLabel::Other,
         };

@@ -33,6 +33,7 @@ mod process_facts;
 mod read_calls;
 mod read_options;
 mod region_names;
+mod repeated_messages;
 mod repetition;
 mod run_calls;
 mod run_numbers;

@@ -114,18 +114,25 @@ pub(crate) struct ProcessOperations {
     pub(crate) gpu_waits: Vec<(u32, u32, GpuWait)>,
     /// Stack ids of matched probes whose messages later calls receive.
     taking_probes: HashSet<i64>,
+    /// Communicators that have fewer ranks than another one of the process.
+    smaller_communicators: HashSet<u32>,
     pub(crate) notes: ProcessNotes,
 }
 
 impl ProcessOperations {
-    /// Prepares for the calls, the completions and the GPU work of a process.
+    /// Prepares for the calls, the completions, the created communicators and the GPU work of a process.
     pub(crate) fn new<'a>(
         requests: impl Iterator<Item = &'a SampleRow> + Clone,
+        created: impl Iterator<Item = &'a SampleRow> + Clone,
         calls: impl Iterator<Item = &'a CallRow>,
         gpu_work: &[GpuRow],
     ) -> ProcessOperations {
         let ids = |of: fn(&SampleRow) -> i64| requests.clone().map(of).filter(|stack| *stack != 0).collect();
         let probes = calls.map(|call| call.values.other_stack).filter(|stack| *stack != 0);
+        let sizes = created.filter_map(|sample| Some((sample.values.communicator, sample.values.size?)));
+        let sizes = sizes.filter(|(communicator, _)| *communicator != NO_COMMUNICATOR);
+        let largest = sizes.clone().map(|(_, size)| size).max();
+        let smaller = sizes.filter(|(_, size)| Some(*size) < largest).map(|(communicator, _)| communicator);
         ProcessOperations {
             completing: StackTable::new(ids(|sample| sample.parent)),
             begun: StackTable::new(ids(|sample| sample.stack)),
@@ -136,8 +143,14 @@ impl ProcessOperations {
             persistent: Vec::new(),
             gpu_waits: Vec::new(),
             taking_probes: probes.collect(),
+            smaller_communicators: smaller.collect(),
             notes: ProcessNotes::default(),
         }
+    }
+
+    /// Returns whether a communicator has fewer ranks than another one of the process.
+    pub(crate) fn is_of_part(&self, communicator: u32) -> bool {
+        !self.smaller_communicators.is_empty() && self.smaller_communicators.contains(&communicator)
     }
 
     /// Returns whether a call receives the message of this matched probe.

@@ -81,7 +81,7 @@ fn entered_by_all(starts: &[&CollectiveEntry], places: &[PlacesByNumber]) -> Opt
 
 /// Returns the places in a stretch at which steps begin. After an exceptional step the others begin at other
 /// distances, so a pair of symbols that a period has once counts for more than the distance.
-fn beginnings(symbols: &[u32], stretch: &Range<usize>, period: usize, phase: usize) -> Vec<usize> {
+pub(crate) fn beginnings(symbols: &[u32], stretch: &Range<usize>, period: usize, phase: usize) -> Vec<usize> {
     let pair = |place: usize| {
         let before = place.checked_sub(1).and_then(|before| symbols.get(before));
         before.copied().zip(symbols.get(place).copied())
@@ -138,7 +138,7 @@ fn symbols(entries: &[CollectiveEntry], has_sizes: bool) -> Vec<u32> {
 
 /// Returns the smallest period of a sequence, and the longest stretch in which 95 % of the places have the same
 /// symbol one period later. The stretch is at least half of the sequence.
-fn find_period(symbols: &[u32]) -> Option<(usize, Range<usize>)> {
+pub(crate) fn find_period(symbols: &[u32]) -> Option<(usize, Range<usize>)> {
     let middle = |length: usize| {
         let start = (symbols.len() - length) / 2;
         smallest_period(&symbols[start..start + length])

@@ -1,6 +1,7 @@
-//! Finds the steps of a run: by ranges that mark them, by collectives that repeat, or windows of time.
+//! Finds the steps of a run: by ranges that mark them, by collectives or messages that repeat, or windows of time.
 
 use crate::read_options::ReadOptions;
+use crate::repeated_messages::repeated_messages;
 use crate::repetition::repeated_steps;
 use crate::step_ranges::StepRanges;
 use rpd_graph::{CallTimeline, JobCalls, LocalDependency};
@@ -22,7 +23,7 @@ const MAX_STEPS: usize = 1 << 20;
 pub enum StepKind {
     /// Each is a range.
     Marker,
-    /// Each has the same collectives.
+    /// Each has the same collectives, or the same messages of each process.
     Repetition,
     /// Each is a part of the run of equal length.
     Windows {
@@ -78,7 +79,7 @@ pub(crate) fn find_steps(
     Some(StepSource { name, count, kind, range_names })
 }
 
-/// Finds the steps of calls that no ranges mark, by collectives that repeat, or windows of time, and stores them in
+/// Finds the steps of calls that no ranges mark, by collectives or messages that repeat, or windows of time, and stores them in
 /// the timelines. Returns how they were found.
 pub fn mark_steps_without_ranges(job: &mut JobCalls) -> Option<StepKind> {
     let (kind, _, times) = unmarked_steps(job)?;
@@ -87,7 +88,7 @@ pub fn mark_steps_without_ranges(job: &mut JobCalls) -> Option<StepKind> {
 
 /// Finds steps without ranges: how, the label of the call that begins them, and the steps of each process.
 fn unmarked_steps(job: &JobCalls) -> Option<(StepKind, Option<u32>, Vec<StepTimes>)> {
-    if let Some((label, times)) = repeated_steps(job) {
+    if let Some((label, times)) = repeated_steps(job).or_else(|| repeated_messages(job)) {
         return Some((StepKind::Repetition, Some(label), times));
     }
     let (ns, times) = windows(job)?;

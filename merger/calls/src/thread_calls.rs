@@ -3,7 +3,7 @@
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
 use crate::cpu_waits::CpuWait;
 use crate::functions::{FunctionKind, GpuWait};
-use crate::labels::{LabelKey, LabelNumbers};
+use crate::labels::{LabelKey, LabelNumbers, WorkBorder};
 use crate::operations::{OperationLists, ProcessOperations};
 use crate::region_names::RegionNames;
 use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
@@ -264,7 +264,7 @@ impl ThreadSweep<'_, '_> {
         }
         self.finish_pending_before(kind, enter);
         let label = self.labels.number(LabelKey::Function(call.function));
-        self.work.call(enter, exit, call.function, self.labels);
+        self.work.call(enter, exit, self.border(call), self.labels);
         if let FunctionKind::Gpu(wait) = kind
             && wait != GpuWait::Nothing
         {
@@ -277,6 +277,11 @@ impl ThreadSweep<'_, '_> {
         self.set_pending(region, call, kind, has_completed);
     }
 
+    fn border(&self, call: &CallRow) -> WorkBorder {
+        let is_of_part = self.process.is_of_part(call.values.communicator);
+        WorkBorder { function: call.function, is_of_part }
+    }
+
     fn poll_again(&mut self, region: &RegionRow, call: &CallRow, kind: FunctionKind, has_completed: bool) {
         self.process.notes.merged_polls += 1;
         let label = self.labels.number(LabelKey::Function(call.function));
@@ -287,7 +292,7 @@ impl ThreadSweep<'_, '_> {
         if let Some(id) = self.region_ids.last_mut() {
             *id = region.id;
         }
-        self.work.extend_call(region.end, call.function);
+        self.work.extend_call(region.end, self.border(call));
         self.set_pending(region, call, kind, has_completed);
     }
 

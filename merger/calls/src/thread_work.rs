@@ -1,6 +1,6 @@
 //! Divides the time of a thread between its calls by the innermost range.
 
-use crate::labels::{LabelKey, LabelNumbers};
+use crate::labels::{LabelKey, LabelNumbers, WorkBorder};
 use rpd_graph::WorkSegment;
 
 /// Maximum depth of nested ranges; time in deeper ones counts for the one at this depth.
@@ -30,7 +30,7 @@ pub(crate) struct ThreadWork {
     /// For each label the last gap in which it occurred, and its place there.
     places: Vec<(u32, u32)>,
     gaps: u32,
-    before: Option<u16>,
+    before: Option<WorkBorder>,
     /// Segments before each call, and after the last one.
     pub(crate) work: Vec<WorkSegment>,
     /// Index of the first segment of each gap.
@@ -77,19 +77,19 @@ impl ThreadWork {
     }
 
     /// Ends the gap at a call.
-    pub(crate) fn call(&mut self, enter: i64, exit: i64, function: u16, labels: &mut LabelNumbers) {
+    pub(crate) fn call(&mut self, enter: i64, exit: i64, border: WorkBorder, labels: &mut LabelNumbers) {
         self.advance(enter);
-        self.end_gap(Some(function), labels);
+        self.end_gap(Some(border), labels);
         self.now = self.now.max(exit);
-        self.before = Some(function);
+        self.before = Some(border);
     }
 
     /// Extends the last call.
-    pub(crate) fn extend_call(&mut self, exit: i64, function: u16) {
+    pub(crate) fn extend_call(&mut self, exit: i64, border: WorkBorder) {
         self.gap.clear();
         self.gaps += 1;
         self.now = self.now.max(exit);
-        self.before = Some(function);
+        self.before = Some(border);
     }
 
     /// Ends the last gap at the end of the thread.
@@ -127,7 +127,7 @@ impl ThreadWork {
         }
     }
 
-    fn end_gap(&mut self, after: Option<u16>, labels: &mut LabelNumbers) {
+    fn end_gap(&mut self, after: Option<WorkBorder>, labels: &mut LabelNumbers) {
         self.first_work.push(self.work.len() as u32);
         let between = LabelKey::Between(self.before, after);
         for (label, ns) in self.gap.drain(..) {
@@ -142,6 +142,10 @@ impl ThreadWork {
 mod tests {
     use super::*;
 
+    fn border(function: u16) -> WorkBorder {
+        WorkBorder { function, is_of_part: false }
+    }
+
     fn texts(work: &ThreadWork, labels: &LabelNumbers) -> Vec<(LabelKey, u64)> {
         work.work.iter().map(|segment| (labels.keys()[segment.label as usize], segment.ns)).collect()
     }
@@ -154,12 +158,12 @@ mod tests {
         let mut work = ThreadWork::new(0);
         work.open(10, 100, numbers[0]);
         work.open(20, 50, numbers[1]);
-        work.call(30, 60, 7, &mut labels);
+        work.call(30, 60, border(7), &mut labels);
         work.open(70, 80, numbers[1]);
-        work.call(110, 111, 8, &mut labels);
+        work.call(110, 111, border(8), &mut labels);
         work.finish(111, &mut labels);
-        let first = [(LabelKey::Between(None, Some(7)), 10), (a, 10), (b, 10)];
-        let second = [(a, 30), (b, 10), (LabelKey::Between(Some(7), Some(8)), 10)];
+        let first = [(LabelKey::Between(None, Some(border(7))), 10), (a, 10), (b, 10)];
+        let second = [(a, 30), (b, 10), (LabelKey::Between(Some(border(7)), Some(border(8))), 10)];
         assert_eq!(texts(&work, &labels), [first, second].concat());
         assert_eq!(work.first_work, [0, 3, 6, 6]);
     }

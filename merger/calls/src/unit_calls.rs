@@ -155,8 +155,9 @@ fn process_calls(
 ) -> ProcessCalls {
     let ProcessRows { regions, samples, gpu_work, communicators } = rows;
     let requests = || samples.iter().filter(|sample| sample.is_request);
+    let created = || samples.iter().filter(|sample| !sample.is_request);
     let calls = || regions.iter().filter_map(|region| context.calls.get(region.call as usize));
-    let mut operations = ProcessOperations::new(requests(), calls(), gpu_work);
+    let mut operations = ProcessOperations::new(requests(), created(), calls(), gpu_work);
     let mut timelines = Vec::new();
     let mut sweep = |regions: &[RegionRow]| {
         let number = timelines.len() as u32;
@@ -191,7 +192,6 @@ fn process_calls(
     let gaps = ProcessGaps::find(regions, context.calls, context.names, &timelines);
     operations.notes.missing_numbers = gaps.missing_numbers;
     operations.notes.has_starts = !operations.starts.is_empty();
-    let created = || samples.iter().filter(|sample| !sample.is_request);
     let stacks: HashSet<i64> = created().map(|sample| sample.stack).filter(|stack| *stack != 0).collect();
     let creating = calls().filter(|call| stacks.contains(&call.stack));
     let origins: HashMap<i64, u32> = creating.map(|call| (call.stack, call.values.communicator)).collect();

@@ -72,7 +72,7 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
         LabelKey::Class(class) => names.has_class(class),
         LabelKey::Function(function) => names.has_function(function),
         LabelKey::Between(before, after) => {
-            [before, after].into_iter().flatten().all(|function| names.has_function(function))
+            [before, after].into_iter().flatten().all(|border| names.has_function(border.function))
         }
         LabelKey::GpuWork(name) => (name as usize) < unit.gpu_work.len(),
         LabelKey::StreamIdle | LabelKey::Other => true,
