@@ -236,7 +236,7 @@ fn a_run_that_ended_has_no_open_calls() {
     }
     let folder = tempfile::tempdir().unwrap();
     let report = reported(folder.path(), "none", HangingRun { ranks: 4, subject: 0, steps: 20 });
-    let all_ended = json!(["all calls had returned when the recording ended"]);
+    let all_ended = json!(["all recorded calls had returned when the recording ended"]);
     assert_eq!((&report["hang"], &report["notes"]), (&json!([]), &all_ended), "{report}");
     assert_ne!(report["screen"]["verdict"], "hang", "{report}");
 }

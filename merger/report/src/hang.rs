@@ -49,7 +49,7 @@ pub(crate) fn report_hang(
             let reason = match (job.is_part, found.leaves_out_ranks) {
                 (true, _) => "calls that are open at the end of the window are not examined; omit --window",
                 (false, true) => "all calls of the selected ranks had returned when the recording ended",
-                (false, false) => "all calls had returned when the recording ended",
+                (false, false) => "all recorded calls had returned when the recording ended",
             };
             match job.is_part {
                 true => unavailable.push(Unavailable::new("hang", reason)),

@@ -189,6 +189,10 @@ impl Finding {
         ]
     }
 
+    fn of_previous_merge(self) -> Finding {
+        Finding { reason: format!("{}, in a previous merge", self.reason), ..self }
+    }
+
     fn describe(&self) -> String {
         let Finding { finding, count, table, ranks, reason, .. } = self;
         if !ranks.is_empty() && !table.is_empty() {
@@ -226,9 +230,7 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
     }
     found.extend(list(&tag("rpd.losses")).iter().map(lost_rows));
     for former in list(&tag("rpd.former_losses")) {
-        let reason = former.as_str().map_or_else(|| former.to_string(), str::to_owned);
-        let finding = "losses of a previous merge".to_owned();
-        found.push(Finding { finding, reason, is_incomplete: true, ..Finding::default() });
+        found.extend(previous_losses(former));
     }
     for replaced in list(&tag("rpd.replaced")) {
         let of = |place: usize| replaced[place].as_str().unwrap_or_default();
@@ -290,6 +292,20 @@ fn lost_rows(loss: &Json) -> Finding {
         ranks: rank_numbers(&loss["ranks"]),
         reason: parts.collect::<Vec<_>>().join(": "),
         is_incomplete: true,
+    }
+}
+
+/// Returns the findings in the ledger of a previous merge, which is stored as its text. One that cannot be read is a
+/// finding with its text as the reason.
+fn previous_losses(ledger: &Json) -> Vec<Finding> {
+    let text = ledger.as_str().map_or_else(|| ledger.to_string(), str::to_owned);
+    let losses: Option<Vec<Json>> = serde_json::from_str(&text).ok();
+    match losses.filter(|losses| losses.iter().all(Json::is_object)) {
+        Some(losses) => losses.iter().map(lost_rows).map(Finding::of_previous_merge).collect(),
+        None => {
+            let (finding, reason) = ("losses".to_owned(), text);
+            vec![Finding { finding, reason, is_incomplete: true, ..Finding::default() }.of_previous_merge()]
+        }
     }
 }
 

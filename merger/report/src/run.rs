@@ -58,9 +58,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     // These make collective calls, and agree on each failure between them.
     let run = ReportRun::open(cli, comm)?;
     let report = make_report(cli, comm, &run)?;
-    let printed = report
-        .filter(|_| is_first)
-        .map_or(Ok(()), |report| print(&report, cli.common.format, comm.size() == 1));
+    let printed = report.filter(|_| is_first).map_or(Ok(()), |report| print(&report, cli.common.format));
     agree_on_result(comm, printed)?;
     match incomplete(&run).or(run.damage.clone()).filter(|_| cli.common.strict) {
         Some(reason) => {
@@ -76,7 +74,7 @@ fn begin(cli: &CommandLine) -> Result<(), Failure> {
     cli.check()?;
     // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    start_threads(cli.common.memory, cli.common.threads)
+    start_threads(cli.common.memory(), cli.common.threads)
 }
 
 /// Makes the report. Some subjects have none on other ranks than 0.

@@ -62,7 +62,7 @@ pub(crate) fn report_summary(
         SummaryRows::ByNode => ProcessGroups::by_node(processes),
     };
     let rows = TimedRows::new(run);
-    let max_exact = Distribution::exact_values(run.analysis_memory.limit);
+    let max_exact = Distribution::exact_values(run.memory_limit);
     let (named, span) = named_durations(&rows, comm, &groups, max_exact)?;
     let lines = sorted_lines(summarise(comm, named)?);
     let mut notes = Vec::new();

@@ -327,10 +327,12 @@ fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, noun: &str) {
 fn read_agent(row: &Row<'_>) -> ComputeAgent {
     let number = ["type_index", "logical_index", "absolute_index"].into_iter().find_map(|name| row.int(name));
     let models = ["product_name", "model_name", "name"].into_iter().map(|name| row.text(name));
+    // Translated files that name no model have the number of the GPU as its name.
+    let is_model = |name: &String| !name.is_empty() && !name.starts_with("GPU ");
     ComputeAgent {
         is_gpu: row.text("type") == "GPU",
         number,
-        model: models.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
+        model: models.into_iter().find(is_model).unwrap_or_default(),
         pci: pci_address(&json_object(row.value("extdata"))),
     }
 }

@@ -95,7 +95,12 @@ impl UnwrittenMerge {
 
     /// Returns the first damage of the inputs.
     pub(crate) fn damage(&self) -> Option<String> {
-        self.merge.agreed.findings.warnings.first().cloned()
+        let warnings = &self.merge.agreed.findings.warnings;
+        let (first, others) = warnings.split_first()?;
+        match others.len() as u64 {
+            0 => Some(first.clone()),
+            more => Some(format!("{first}; and {}", rpd_console::wording::counted(more, "further warning"))),
+        }
     }
 
     /// Returns the memory for the analysis of calls.

@@ -16,6 +16,9 @@ use serde_json::{Map, Value as Json, json};
 
 /// Minimum share of the run that a gain must have to be reported.
 const MIN_REPORTED: f64 = 0.01;
+/// A rank is named for the time before or after the steps if it works longer than the next one by at least this share of
+/// the gain.
+const MIN_NAMED_SHARE: f64 = 0.8;
 /// Maximum number of lines about a hang.
 const MAX_HANG_LINES: usize = 3;
 /// Maximum number of functions that are named in which ranks waited.
@@ -50,7 +53,8 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
             let (shorter, share) = (with_error(gain), percent(share(found, gain.ns)));
             let text = match gain.ns > gain.error_bound_ns {
                 true => format!(
-                    "ranks work unequally {place}; with equal work the run would be shorter by {shorter} ({share})"
+                    "ranks work unequally {place}; with equal work the run would be shorter by {shorter} ({share}){}",
+                    longest_text(found, label, gain)
                 ),
                 false => format!(
                     "it is not known whether ranks work unequally {place}: equal work would save {shorter} ({share}), less \
@@ -184,6 +188,20 @@ fn hang_json(found: &AnalysedRun<'_>, hang: &RunHang) -> Json {
         },
         "stalled_ns": hang.stalled_ns(),
     })
+}
+
+/// Continues a sentence about the time before or after the steps with the rank whose work makes most of the difference.
+fn longest_text(found: &AnalysedRun<'_>, label: &str, gain: WhatIfGain) -> String {
+    let longest = match label {
+        "start-up" => found.analysis.longest_at_start(),
+        _ => found.analysis.longest_at_end(),
+    };
+    let Some((timeline, ns, next_ns)) = longest else { return String::new() };
+    if ((ns - next_ns) as f64) < MIN_NAMED_SHARE * gain.ns as f64 {
+        return String::new();
+    }
+    let [ns, next] = [ns, next_ns].map(|ns| shown_time(i64::try_from(ns).unwrap_or(i64::MAX)));
+    format!("; {} works {ns} there, the next one {next}", timeline_text(found.calls, timeline))
 }
 
 /// Label, place and gain of what happens outside of the steps.

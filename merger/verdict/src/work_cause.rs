@@ -53,8 +53,8 @@ impl WorkCause {
         let shortage = match self.cpu {
             Ok(shortage) => shortage,
             Err(UnknownShortage::NotRecorded) => {
-                return "not known: how long ranks waited for a CPU is not recorded (rpd-collect --trace system), and other \
-                        causes are not examined by this version"
+                return "not known: how long ranks waited for a CPU is not recorded (by rpd-collect --trace system, from the second \
+                        second of a thread on), and other causes are not examined by this version"
                     .to_owned();
             }
             Err(UnknownShortage::TooShort) => {

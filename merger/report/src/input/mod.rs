@@ -10,6 +10,7 @@ use crate::options::{CommandLine, CommonArgs};
 use crate::report::RunHead;
 use rpd_calls::AnalysisMemory;
 use rpd_comm::{Comm, agree_on_result};
+use rpd_console::wording::rank_ranges;
 use rpd_console::{Failure, WallClock};
 use rpd_merge::{MergeArgs, RunInputs};
 use rpd_run::{ProcessIdentity, RunDatabase};
@@ -19,6 +20,9 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use temporary_folder::TemporaryFolder;
+
+/// Maximum number of nodes that an error names.
+const MAX_HOSTS: usize = 16;
 
 /// The run, and the part of it that is reported.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) struct ReportRun {
     pub(crate) damage: Option<String>,
     /// First and last time of all rows, ns in job time, if the report needs it.
     pub(crate) extent: Option<(i64, i64)>,
+    /// Memory of the merge rank for all but the analysis of calls, bytes.
+    pub(crate) memory_limit: u64,
     /// Memory for the analysis of calls.
     pub(crate) analysis_memory: AnalysisMemory,
     /// Whether only errors are printed on stderr.
@@ -48,7 +54,7 @@ impl ReportRun {
     pub(crate) fn open(cli: &CommandLine, comm: &impl Comm) -> Result<ReportRun, Failure> {
         let common = &cli.common;
         let inputs = cli.inputs();
-        let (memory, quiet) = (common.memory, common.quiet);
+        let (memory, quiet) = (common.memory(), common.quiet);
         let args = MergeArgs { inputs: inputs.clone(), quiet, memory, ..MergeArgs::default() };
         let mut folder = None;
         let ranks = common.ranks.as_ref().and_then(|set| set.selection());
@@ -74,7 +80,8 @@ impl ReportRun {
             is_unmerged,
             damage,
             extent,
-            analysis_memory,
+            memory_limit: analysis_memory.limit,
+            analysis_memory: common.raise_analysis_memory(analysis_memory),
             is_quiet: common.quiet,
             _folder: folder,
         })
@@ -124,6 +131,21 @@ pub(crate) fn clock_error_bound(domain: &Json) -> Option<i64> {
     domain["bar_ns"].as_i64()
 }
 
+/// Names what the options that select processes could name.
+fn selectable(run: &RunDatabase, common: &CommonArgs) -> String {
+    let ranks: BTreeSet<u32> = run.processes.iter().filter_map(|process| process.info.rank).collect();
+    let hosts: BTreeSet<&str> = run.processes.iter().map(|process| process.info.host.as_str()).collect();
+    let ranks = format!("the run has the ranks {}", rank_ranges(&Vec::from_iter(ranks)));
+    let shown: Vec<&str> = hosts.iter().copied().take(MAX_HOSTS).collect();
+    let more = if hosts.len() > MAX_HOSTS { ", ..." } else { "" };
+    let hosts = format!("the nodes {}{more}", shown.join(", "));
+    match (&common.ranks, &common.nodes) {
+        (Some(_), Some(_)) => format!("check --ranks and --nodes ({ranks} and {hosts})"),
+        (Some(_), None) => format!("check --ranks ({ranks})"),
+        _ => format!("check --nodes (the run has {hosts})"),
+    }
+}
+
 fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) -> Result<Selection, Failure> {
     let window = match common.window {
         None => (None, None),
@@ -152,13 +174,10 @@ fn select(run: &RunDatabase, extent: Option<(i64, i64)>, common: &CommonArgs) ->
     }
     let lacks_ranks = common.ranks.is_some() && !has_ranks(&|place| selection.contains(place));
     if selection.is_empty() || lacks_ranks {
-        let hosts: BTreeSet<&str> = run.processes.iter().map(|process| process.info.host.as_str()).collect();
-        let hosts: Vec<&str> = hosts.into_iter().take(16).collect();
-        let why = format!(
-            "no process of the run is selected; check --ranks and --nodes (the run has the nodes {})",
-            hosts.join(", ")
-        );
-        return Err(Failure::usage(why));
+        return Err(Failure::usage(format!(
+            "no process of the run is selected; {}",
+            selectable(run, common)
+        )));
     }
     Ok(selection)
 }

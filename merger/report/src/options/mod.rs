@@ -1,7 +1,9 @@
 //! Command line options.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpd_calls::AnalysisMemory;
 use rpd_console::{Failure, TimeWindow};
+use rpd_memory_limit::usable_bytes;
 use rpd_merge::MemoryBudget;
 use rpd_shard::rank_set::RankSet;
 use std::path::PathBuf;
@@ -285,9 +287,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true)]
     pub(crate) strict: bool,
     /// Memory limit of each merge rank, for inputs that are not merged and for calls that are analysed: 512M, 2GiB. A
-    /// call to MPI takes 85 to 200 bytes, and so does a kernel with its launch
-    #[arg(long, global = true, value_name = "SIZE", default_value = "1GiB")]
-    pub(crate) memory: MemoryBudget,
+    /// call to MPI takes 85 to 200 bytes, and so does a kernel with its launch [default: 1GiB, and for calls a quarter of
+    /// the memory of the machine or of its cgroup, if that is more]
+    #[arg(long, global = true, value_name = "SIZE")]
+    pub(crate) memory: Option<MemoryBudget>,
     /// Threads of each merge rank [default: the cores that the process may use]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -304,7 +307,23 @@ const DEFAULT_PAGE_ROWS: usize = 2_000;
 const DEFAULT_EXPLAINED: usize = 20;
 const MAX_EXPLAINED: usize = 10_000;
 
+/// Part of the memory of the machine that the analysis of calls may take without `--memory`.
+const ANALYSIS_DIVISOR: u64 = 4;
+
 impl CommonArgs {
+    /// Returns the memory limit of a merge rank for all but the analysis of calls.
+    pub(crate) fn memory(&self) -> MemoryBudget {
+        self.memory.unwrap_or_default()
+    }
+
+    /// Raises the memory for the analysis of calls, which only rank 0 has, unless the user has limited it.
+    pub(crate) fn raise_analysis_memory(&self, memory: AnalysisMemory) -> AnalysisMemory {
+        match self.memory {
+            Some(_) => memory,
+            None => AnalysisMemory { limit: memory.limit.max(usable_bytes() / ANALYSIS_DIVISOR), ..memory },
+        }
+    }
+
     /// Returns the maximum number of calls that `--explain` lists.
     pub(crate) fn max_explained(&self) -> usize {
         match self.top {

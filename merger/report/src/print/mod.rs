@@ -12,6 +12,7 @@ use crate::options::OutputFormat;
 use crate::report::{EVIDENCE_TABLE, Report};
 use csv_table::csv_table;
 use json::json_object;
+use rpd_comm::Launcher;
 use rpd_console::Failure;
 use rpd_console::wording::one_line;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -19,10 +20,11 @@ use text::{TableStyle, report_text};
 
 /// Prints the report on stdout. What a CSV table cannot hold is printed on stderr.
 ///
-/// Text is coloured on a terminal, unless several ranks report: mpirun gives rank 0 a terminal wherever it prints itself.
-pub(crate) fn print(report: &Report, format: OutputFormat, is_alone: bool) -> Result<(), Failure> {
+/// Text is coloured on a terminal, unless mpirun has started the program: it gives rank 0 a terminal wherever it prints
+/// itself.
+pub(crate) fn print(report: &Report, format: OutputFormat) -> Result<(), Failure> {
     let text = match format {
-        OutputFormat::Text if is_alone && is_coloured() => report_text(report, TableStyle::Coloured),
+        OutputFormat::Text if is_coloured() => report_text(report, TableStyle::Coloured),
         OutputFormat::Text => report_text(report, TableStyle::Plain),
         OutputFormat::Md => report_text(report, TableStyle::Markdown),
         OutputFormat::Json => json_object(report)?,
@@ -49,5 +51,6 @@ pub(crate) fn print(report: &Report, format: OutputFormat, is_alone: bool) -> Re
 fn is_coloured() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !is_refused && !is_dumb && std::io::stdout().is_terminal()
+    let is_launched = Launcher::detect() != Launcher::None;
+    !is_refused && !is_dumb && !is_launched && std::io::stdout().is_terminal()
 }
