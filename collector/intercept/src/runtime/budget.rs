@@ -84,14 +84,14 @@ pub(crate) fn take(settings: &TraceSettings) -> Option<RingSize> {
     }
     let rings = page.rings.fetch_add(1, Relaxed);
     let returned = page.returned.load(Relaxed);
+    let can_grow = can_populate();
+    let with_first = limit.saturating_add(limit / FIRST_DIVISOR);
     let mut taken = RingSize::NONE;
     // Threads that start together must not take the same bytes.
     let _ = page.ring_bytes.fetch_update(Relaxed, Relaxed, |used| {
         let used_now = used.saturating_sub(returned);
-        taken = match can_populate() {
-            true => {
-                growing(wanted, limit, (limit + limit / FIRST_DIVISOR).saturating_sub(used_now).min(most))
-            }
+        taken = match can_grow {
+            true => growing(wanted, limit, with_first.saturating_sub(used_now).min(most)),
             false => {
                 let tight = limit / (2 * MAX_FULL_RINGS);
                 // The first threads must leave some memory to the others.
