@@ -76,38 +76,13 @@ fn of_64_threads_everything_is_recorded_or_counted() {
     }
 }
 
-/// Pairs a second, and for how many seconds; 0 for as many as possible. What the program could not do while it had no core,
-/// it does not catch up on. Prints the number of pairs.
-const PACED: &str = r#"
-#include <time.h>
-static long now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000l + t.tv_nsec;
-}
-int main(int argc, char **argv) {
-    long rate = atol(argv[1]), pairs = 0, due = now(), end = due + atol(argv[2]) * 1000000000l;
-    while (now() < end) {
-        for (int i = 0; i < 1000; i++) {
-            roctxRangePushA("forward");
-            roctxRangePop();
-        }
-        pairs += 1000;
-        if (rate == 0) continue;
-        due += 1000000000000l / rate;
-        long late = now();
-        if (late > due + 1000000) due = late;
-        while (now() < due) {}
-    }
-    printf("%ld 0", pairs);
-    return 0;
-}
-"#;
+/// Pairs a second, 0 for full speed, and seconds from the command line. Prints the number of pairs.
+const PACED: &str = include_str!("../../tests/workloads/paced_pairs.c");
 
-/// Processes that are killed at the end.
-struct Killed(Vec<Child>);
+/// Busy loops, which are killed at the end.
+struct BusyLoops(Vec<Child>);
 
-impl Drop for Killed {
+impl Drop for BusyLoops {
     fn drop(&mut self) {
         for child in &mut self.0 {
             child.kill().unwrap();
@@ -123,7 +98,7 @@ fn alone_beside_busy_loops_nothing_is_lost() {
     let program = bench.program("paced", PACED);
     for loops in [2, 4] {
         let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        let _busy = Killed((0..loops).map(busy).collect());
+        let _busy = BusyLoops((0..loops).map(busy).collect());
         for rate in ["1000000", "5000000", "0"] {
             let lost = || {
                 let mut command = bench.collect();

@@ -64,7 +64,7 @@ impl RingMemory {
     /// Allows access to a new mapping.
     fn open(&self, bytes: usize) -> std::io::Result<()> {
         let address = self.words.as_ptr().cast();
-        // SAFETY: the range is exactly this mapping, which nobody uses yet. None of the calls moves it.
+        // SAFETY: the range is exactly this mapping, which nothing uses yet. The calls neither move nor unmap it.
         unsafe {
             libc::munlock(address, bytes);
             libc::madvise(address, bytes, libc::MADV_DONTDUMP);

@@ -45,7 +45,7 @@ fn a_ring_grows_as_far_as_it_may_and_uses_what_was_read_again() {
     let whole = fill(&mut producer, 0);
     assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES + MOST);
     assert!((whole * 16).abs_diff(MIN_SEGMENT_BYTES + MOST) < MIN_SEGMENT_BYTES / 2, "{whole}");
-    // Of what was read, only whole segments are free again; nothing grows.
+    // The consumer frees whole segments; the ring does not grow.
     assert_eq!(counted(&mut consumer).0, whole);
     let again = fill(&mut producer, 1);
     assert!(again > whole - MIN_SEGMENT_BYTES / 16 && again <= whole, "{again} after {whole}");

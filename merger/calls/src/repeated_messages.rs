@@ -10,7 +10,7 @@ const MIN_MEAN_NS: i64 = 100_000;
 /// Messages of more kinds do not repeat.
 const MAX_KINDS: usize = 4096;
 
-/// What makes messages of one function equal.
+/// The values that equal messages of one function share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MessageForm {
     PeerAndTag,

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// Events that are lost where all cores are busy
 #[derive(Parser)]
 #[command(name = "ci/bench drops")]
-struct Arguments {
+struct DropsArguments {
     /// Runs of each kind [default: 20]
     #[arg(long)]
     runs: Option<usize>,
@@ -49,7 +49,7 @@ const RING_BYTES: u64 = 64 << 20;
 const MIN_RECORDED: f64 = 0.9;
 
 fn main() -> ExitCode {
-    match measure(&Arguments::parse()) {
+    match measure(&DropsArguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 /// Returns whether all aims are met.
-fn measure(arguments: &Arguments) -> Result<bool, String> {
+fn measure(arguments: &DropsArguments) -> Result<bool, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     println!("{}", machine(folder.path()));
     let program = compile(folder.path())?;

@@ -1,4 +1,4 @@
-//! A recorded run beside busy loops, and what became of its events.
+//! A recorded run beside busy loops, and the events that it recorded and lost.
 
 use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
@@ -25,7 +25,7 @@ pub(crate) struct DropRun<'a> {
     pub(crate) seconds: f64,
 }
 
-/// What became of the pairs of a run.
+/// The pairs of a run: how many the program emitted, and how many were recorded and lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunOutcome {
     /// By the program's own count.
