@@ -3,14 +3,14 @@
 use crate::header::RingHeader;
 use crate::layout::{MAX_NAME_BYTES, segment_bytes, word};
 use crate::memory::RingMemory;
+use crate::name_slots::{CUT_BIT, SLOTS};
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, LONG_ENTER, MAX_RECORD_BYTES, MPI_ENTER, MpiCall,
-    NAME_OF_RCCL, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
-    RecordedLibrary, RequestCompletion, RingEvent, RingRecord, TO_NEIGHBOURS, kind,
+    CUT_MARK, KIND_BITS, MpiCall, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
+    RecordedLibrary, RequestCompletion, RingEvent, RingRecord, WHOLE_TIME, kind,
 };
-use crate::segments::LINK;
+use crate::record_reader::RecordReader;
+use crate::segments::{BASE_TIME, LINK};
 use crate::wakeup;
-use std::array;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -47,7 +47,19 @@ pub struct RingConsumer {
     tail: u64,
     /// The segment that is being read.
     current: usize,
+    /// Time of the last record, ns of `CLOCK_BOOTTIME`.
+    last_time: i64,
+    slots: [NamePlace; SLOTS],
     name: Vec<u8>,
+}
+
+/// Place of a name in the segment that is being read.
+#[derive(Clone, Copy, Debug, Default)]
+struct NamePlace {
+    /// First word of the text; 0 for none.
+    word: u16,
+    /// Bytes of the text, with [`CUT_BIT`].
+    length: u16,
 }
 
 impl RingConsumer {
@@ -56,7 +68,17 @@ impl RingConsumer {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let name = Vec::with_capacity(MAX_NAME_BYTES + 8);
         let (memory, ring, segment) = (Arc::new(memory), ring / 8, segment_bytes(capacity) as u64);
-        Some(RingConsumer { memory, ring, capacity: capacity as u64, segment, tail: LINK, current: 0, name })
+        Some(RingConsumer {
+            memory,
+            ring,
+            capacity: capacity as u64,
+            segment,
+            tail: LINK,
+            current: 0,
+            last_time: 0,
+            slots: [NamePlace::default(); SLOTS],
+            name,
+        })
     }
 
     /// The header.
@@ -125,16 +147,17 @@ impl RingConsumer {
         }
         let head = self.head();
         let available = head.wrapping_sub(self.tail);
-        if available > self.capacity || !head.is_multiple_of(16) {
+        if available > self.capacity {
             return Err(BadRecord { position: self.tail });
         }
         let stop = head.min(self.tail.saturating_add(budget));
+        let memory = Arc::clone(&self.memory);
         let mut records = 0;
         while self.tail < stop {
             if self.tail.is_multiple_of(self.segment) {
                 self.follow_link()?;
             } else {
-                records += u64::from(self.read_record(head, &mut each)?);
+                records += u64::from(self.read_record(&memory, head, &mut each)?);
             }
         }
         let fullness = available as f32 / wakeup::usual_bytes(self.capacity) as f32;
@@ -151,108 +174,155 @@ impl RingConsumer {
         }
         self.current = next as usize;
         self.tail += LINK;
+        self.last_time = self.load(self.segment_start(self.current) + BASE_TIME) as i64;
+        self.slots = [NamePlace::default(); SLOTS];
         Ok(())
     }
 
     /// Reads one record. Returns `false` for padding.
-    fn read_record(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
-        let bad = BadRecord { position: self.tail };
+    fn read_record(
+        &mut self,
+        memory: &RingMemory,
+        head: u64,
+        each: &mut impl FnMut(RingRecord<'_>),
+    ) -> Result<bool, BadRecord> {
         let offset = self.tail % self.segment;
-        let at = self.segment_start(self.current) + offset as usize / 8;
-        let first = self.load(at);
-        let bytes = first & 0xffff;
-        let limit = (head - self.tail).min(self.segment - offset);
-        // Padding may be longer than any record.
-        let is_padding = (first >> 16) as u8 == kind::PADDING;
-        if bytes < FIXED
-            || !bytes.is_multiple_of(16)
-            || bytes > limit
-            || bytes > MAX_RECORD_BYTES && !is_padding
-        {
-            return Err(bad);
+        let end = self.segment.min(offset + (head - self.tail));
+        let segment = memory.get(self.segment_start(self.current)..).unwrap_or_default();
+        let mut reader = RecordReader::new(segment, offset, end);
+        let Some(start) = reader.byte() else { return Err(BadRecord { position: self.tail }) };
+        let kind = start & ((1 << KIND_BITS) - 1);
+        if kind == kind::PADDING {
+            self.tail += self.segment - offset;
+            return if self.tail <= head { Ok(false) } else { Err(BadRecord { position: self.tail }) };
         }
-        let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
-        let time = self.load(at + 1) as i64;
-        let event = match (first >> 16) as u8 {
-            kind::PADDING if bytes == self.segment - offset => {
-                self.tail += bytes;
-                return Ok(false);
-            }
-            kind::PUSH => RingEvent::Push(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
-            kind::POP if bytes == END => RingEvent::Pop,
-            kind::RANGE_START if bytes >= 32 => {
-                let id = self.load(at + 2);
-                RingEvent::RangeStart { id, name: self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
-            }
-            kind::RANGE_STOP if bytes == 32 => RingEvent::RangeStop(self.load(at + 2)),
-            kind::MARK => RingEvent::Mark(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
-            kind::MPI_ENTER if bytes == MPI_ENTER => {
-                RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
-            }
-            kind::MPI_ENTER if bytes == LONG_ENTER => {
-                RingEvent::MpiEnter(MpiCall::from_words_with(aux, flags, self.load_words(at + 2)))
-            }
-            kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
-            kind::MPI_REQUEST if bytes == HANDLE && flags == PREPARED => {
-                RingEvent::MpiPrepared(self.load(at + 2))
-            }
-            kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),
-            kind::MPI_DONE if bytes == MPI_ENTER => {
-                RingEvent::MpiDone(RequestCompletion::from_words(flags, self.load_words(at + 2)))
-            }
-            kind::COMM_NEW if bytes == COMM_NEW => {
-                let made = NewCommunicator::from_words(aux, flags, self.load_words(at + 2));
-                RingEvent::NewCommunicator(made.ok_or(bad)?)
-            }
-            kind::COMM_NAME if bytes >= HANDLE => {
-                let (library, handle) = (library(flags & NAME_OF_RCCL), self.load(at + 2));
-                let name = self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
-                RingEvent::CommunicatorName { library, handle, name }
-            }
-            kind::NEIGHBOURS if bytes >= HANDLE && aux.is_multiple_of(4) => {
-                let direction = match flags & TO_NEIGHBOURS {
-                    0 => NeighbourDirection::Sources,
-                    _ => NeighbourDirection::Destinations,
-                };
-                let handle = self.load(at + 2);
-                let ranks = self.read_name(at + 3, aux, flags & !CUT, bytes - 24).ok_or(bad)?;
-                RingEvent::Neighbours { handle, direction, ranks }
-            }
-            kind::COMM_FREE if bytes == HANDLE => {
-                let library = library(flags & OF_RCCL);
-                RingEvent::CommunicatorFreed { library, handle: self.load(at + 2) }
-            }
-            kind::RCCL_ENTER if bytes == MPI_ENTER => {
-                RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
-            }
-            kind::RCCL_ENTER if bytes == LONG_ENTER => {
-                RingEvent::RcclEnter(RcclCall::from_words_with(aux, flags, self.load_words(at + 2)))
-            }
-            kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
-            kind::MPI_MESSAGE if bytes == HANDLE && flags == RECEIVED => {
-                RingEvent::MpiMessageReceived(self.load(at + 2))
-            }
-            kind::MPI_MESSAGE if bytes == HANDLE => RingEvent::MpiMessageFound(self.load(at + 2)),
-            kind::RCCL_EXIT if bytes == END => RingEvent::RcclExit,
-            _ => return Err(bad),
-        };
+        let read = self
+            .read_time(&mut reader, start)
+            .and_then(|time| Some((time, self.read_event(&mut reader, kind)?)));
+        let Some((time, event)) = read else { return Err(BadRecord { position: self.tail }) };
         each(RingRecord { time, event });
-        self.tail += bytes;
+        self.tail += reader.position() - offset;
+        self.last_time = time;
         Ok(true)
     }
 
-    /// Copies a name, which the producer could change while it is inspected.
-    fn read_name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
-        let length = length as usize;
-        if length as u64 > room || length > MAX_NAME_BYTES {
+    #[inline(always)]
+    fn read_time(&self, reader: &mut RecordReader<'_>, start: u8) -> Option<i64> {
+        let bytes = u32::from(start >> KIND_BITS);
+        if bytes == WHOLE_TIME {
+            return reader.word().map(|time| time as i64);
+        }
+        Some(self.last_time.wrapping_add(reader.bytes(bytes)? as i64))
+    }
+
+    #[inline(always)]
+    fn read_event(&mut self, reader: &mut RecordReader<'_>, kind: u8) -> Option<RingEvent<'_>> {
+        Some(match kind {
+            kind::POP => RingEvent::Pop,
+            kind::MPI_EXIT => RingEvent::MpiExit,
+            kind::RCCL_EXIT => RingEvent::RcclExit,
+            kind::PUSH => {
+                let slot = reader.byte()?;
+                RingEvent::Push(self.new_name(reader, slot)?)
+            }
+            kind::KNOWN_PUSH => {
+                let slot = reader.byte()?;
+                RingEvent::Push(self.known_name(slot)?)
+            }
+            kind::RANGE_START => {
+                let (slot, id) = (reader.byte()?, reader.word()?);
+                RingEvent::RangeStart { id, name: self.new_name(reader, slot)? }
+            }
+            kind::KNOWN_RANGE_START => {
+                let (slot, id) = (reader.byte()?, reader.word()?);
+                RingEvent::RangeStart { id, name: self.known_name(slot)? }
+            }
+            kind::MARK => {
+                let slot = reader.byte()?;
+                RingEvent::Mark(self.new_name(reader, slot)?)
+            }
+            kind::KNOWN_MARK => {
+                let slot = reader.byte()?;
+                RingEvent::Mark(self.known_name(slot)?)
+            }
+            kind::COMM_NAME | kind::RCCL_COMM_NAME => {
+                let library =
+                    if kind == kind::COMM_NAME { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl };
+                let (slot, handle) = (reader.byte()?, reader.word()?);
+                RingEvent::CommunicatorName { library, handle, name: self.new_name(reader, slot)? }
+            }
+            kind::SOURCES | kind::DESTINATIONS => {
+                let direction = match kind {
+                    kind::SOURCES => NeighbourDirection::Sources,
+                    _ => NeighbourDirection::Destinations,
+                };
+                let (slot, handle) = (reader.byte()?, reader.word()?);
+                let ranks = self.new_name(reader, slot)?;
+                RingEvent::Neighbours { handle, direction, ranks: whole_ranks(ranks)? }
+            }
+            _ => return self.read_call(reader, kind),
+        })
+    }
+
+    fn read_call(&mut self, reader: &mut RecordReader<'_>, kind: u8) -> Option<RingEvent<'static>> {
+        let (flags, function) = (reader.byte()?, reader.bytes(2)? as u32);
+        Some(match kind {
+            kind::RANGE_STOP => RingEvent::RangeStop(reader.word()?),
+            kind::MPI_ENTER => RingEvent::MpiEnter(MpiCall::from_words(function, flags, reader.words()?)),
+            kind::MPI_EXCHANGE => {
+                RingEvent::MpiEnter(MpiCall::from_words_with(function, flags, reader.words()?))
+            }
+            kind::MPI_REQUEST if flags == PREPARED => RingEvent::MpiPrepared(reader.word()?),
+            kind::MPI_REQUEST => RingEvent::MpiRequest(reader.word()?),
+            kind::MPI_DONE => RingEvent::MpiDone(RequestCompletion::from_words(flags, reader.words()?)),
+            kind::COMM_NEW => {
+                RingEvent::NewCommunicator(NewCommunicator::from_words(function, flags, reader.words()?)?)
+            }
+            kind::COMM_FREE => {
+                let library = if flags & OF_RCCL == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl };
+                RingEvent::CommunicatorFreed { library, handle: reader.word()? }
+            }
+            kind::RCCL_ENTER => RingEvent::RcclEnter(RcclCall::from_words(function, flags, reader.words()?)),
+            kind::RCCL_ENTER_ON_STREAM => {
+                RingEvent::RcclEnter(RcclCall::from_words_with(function, flags, reader.words()?))
+            }
+            kind::MPI_FREED => RingEvent::MpiFreed(reader.word()?),
+            kind::MPI_MESSAGE if flags == RECEIVED => RingEvent::MpiMessageReceived(reader.word()?),
+            kind::MPI_MESSAGE => RingEvent::MpiMessageFound(reader.word()?),
+            _ => return None,
+        })
+    }
+
+    /// Reads the text of a name, which from then on is in a slot.
+    fn new_name(&mut self, reader: &mut RecordReader<'_>, slot: u8) -> Option<&[u8]> {
+        let length = reader.bytes(2)? as u16;
+        reader.align();
+        let place = NamePlace { word: (reader.position() / 8) as u16, length };
+        let bytes = u64::from(length & !CUT_BIT);
+        if bytes > MAX_NAME_BYTES as u64 || !reader.skip(bytes) {
             return None;
         }
+        *self.slots.get_mut(usize::from(slot))? = place;
+        self.name_at(place)
+    }
+
+    #[inline(always)]
+    fn known_name(&mut self, slot: u8) -> Option<&[u8]> {
+        let place = *self.slots.get(usize::from(slot))?;
+        if place.word == 0 { None } else { self.name_at(place) }
+    }
+
+    /// Copies a name, which the producer could change while it is inspected.
+    #[inline(always)]
+    fn name_at(&mut self, place: NamePlace) -> Option<&[u8]> {
+        let length = usize::from(place.length & !CUT_BIT);
+        let at = self.segment_start(self.current) + usize::from(place.word);
         self.name.clear();
         for i in 0..length.div_ceil(8) {
             let word = self.load(at + i);
             self.name.extend_from_slice(&word.to_le_bytes());
         }
-        if flags & CUT != 0 {
+        if place.length & CUT_BIT != 0 {
             self.name.truncate(length.min(MAX_NAME_BYTES - CUT_MARK.len()));
             let whole = whole_characters(&self.name);
             self.name.truncate(whole);
@@ -266,15 +336,11 @@ impl RingConsumer {
     fn load(&self, at: usize) -> u64 {
         self.memory.get(at).map_or(0, |word| word.load(Relaxed))
     }
-
-    #[inline(always)]
-    fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
-        array::from_fn(|i| self.load(at + i))
-    }
 }
 
-fn library(flag: u8) -> RecordedLibrary {
-    if flag == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl }
+/// Returns the ranks of neighbours without a rank that is incomplete; `None` if some were cut.
+fn whole_ranks(ranks: &[u8]) -> Option<&[u8]> {
+    ranks.len().is_multiple_of(4).then_some(ranks)
 }
 
 /// Returns the bytes of a text without an incomplete last character.

@@ -8,7 +8,7 @@
 //! +--------------------+ 4096
 //! | identity           |   command line and environment               identity
 //! +--------------------+ 4096 + identity_bytes
-//! | segments           |   records, 16-byte aligned                   segments, record
+//! | segments           |   records of any number of bytes              segments, record
 //! +--------------------+ 4096 + identity_bytes + ring_bytes
 //! ```
 //!
@@ -34,13 +34,17 @@ pub mod layout;
 pub mod memory;
 pub mod message;
 pub mod mpi;
+mod name_slots;
 mod producer;
 pub mod rccl;
 pub mod record;
+mod record_reader;
+mod record_space;
 mod record_words;
 mod segment_queue;
 pub mod segments;
 pub mod wakeup;
 
 pub use consumer::{BadRecord, DrainProgress, RingConsumer};
-pub use producer::{GrowRing, RingProducer};
+pub use producer::RingProducer;
+pub use record_space::GrowRing;

@@ -1,50 +1,59 @@
 //! The records of a ring.
 //!
-//! Every record starts at a multiple of 16 bytes and lies within one segment:
+//! A record has any number of bytes and lies within one segment. It begins with its kind and its time:
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 2 | bytes of the record with padding, a multiple of 16 |
-//! | 2 | 1 | kind |
-//! | 3 | 1 | flags: a name: 1 if it was cut; others: see below |
-//! | 4 | 4 | bytes of the name, or number of the function ([`crate::mpi::MpiFunction`], [`crate::rccl::RcclFunction`]) |
-//! | 8 | 8 | time, ns of `CLOCK_BOOTTIME` |
+//! | bytes | meaning |
+//! |---|---|
+//! | 1 | kind in the lower five bits, above them the number of bytes of the time |
+//! | 0 to 6 | ns since the last record of the thread; that before the first record of a segment is in the segment |
+//! | or 8 | if the number is 7: ns of `CLOCK_BOOTTIME`, for times before the last one or more than three days after it |
 //!
-//! | kind | name | rest, from offset 16 |
+//! | kind | record | what follows |
 //! |---|---|---|
-//! | 0 | padding up to the end of the segment | anything |
-//! | 1 | push | name |
+//! | 0 | padding up to the end of the segment; without a time | anything |
+//! | 1 | push | slot, name |
 //! | 2 | pop | |
-//! | 3 | range start | 8 bytes id, name |
-//! | 4 | range stop | 8 bytes id, 8 unused |
-//! | 5 | mark | name |
-//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq; of a call that also receives: 8 bytes or -1, 4 source, 4 tag |
+//! | 3 | range start | slot, 8 id, name |
+//! | 4 | range stop | 8 id |
+//! | 5 | mark | slot, name |
+//! | 6 | MPI enter | call: 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq |
 //! | 7 | MPI exit | |
-//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it, or created it if it is persistent |
-//! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
-//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 side: 0 none, 1 low, 2 high |
-//! | 11 | communicator's name | 8 handle, name |
-//! | 12 | communicator freed | 8 handle, 8 unused |
-//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq; of a call with a stream: 8 stream, 8 unused |
+//! | 8 | MPI request | call: 8 request: the innermost open call has started it, or created it if it is persistent |
+//! | 9 | MPI done | call: 8 request, 8 bytes, 4 source, 4 tag: the innermost open call has seen it complete |
+//! | 10 | new communicator | call: 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 side: 0 none, 1 low, 2 high |
+//! | 11 | communicator's name | slot, 8 handle, name |
+//! | 12 | communicator freed | call: 8 handle |
+//! | 13 | RCCL enter | call: 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
 //! | 14 | RCCL exit | |
-//! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
-//! | 16 | MPI message | 8 message, 8 unused: the innermost open call, a matched probe, has found it, or receives it |
-//! | 17 | neighbours of a communicator that follows | 8 handle, ranks of 4 bytes each as a name |
+//! | 15 | MPI request freed | call: 8 request: its completion will not be seen |
+//! | 16 | MPI message | call: 8 message: the innermost open call, a matched probe, has found it, or receives it |
+//! | 17 | sources of a communicator that follows | slot, 8 handle, ranks of 4 bytes each as a name |
+//! | 18 | its destinations | the same |
+//! | 19 | RCCL communicator's name | as 11 |
+//! | 20 | push of a known name | slot |
+//! | 21 | range start with a known name | slot, 8 id |
+//! | 22 | mark with a known name | slot |
+//! | 23 | MPI enter of a call that also receives | as 6, and 8 bytes or -1, 4 source, 4 tag |
+//! | 24 | RCCL enter of a call with a stream | as 13, and 8 stream |
+//!
+//! A *slot* is a byte. It has the name that was written with it last in the same segment, and that a record with a known
+//! name repeats. A *name* is 2 bytes of length, with bit 15 if it was cut, zeros up to a multiple of 8 bytes, and its text:
+//! aligned, so that the producer compares whole words. A *call* begins with a byte of flags and 2 bytes with the number of the
+//! function ([`crate::mpi::MpiFunction`], [`crate::rccl::RcclFunction`]) or zeros.
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
 //! and tag of what it also receives;
-//! of an MPI request bit 0: it was created; of an MPI message bit 0: it is received; of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
+//! of an MPI request bit 0: it was created; of an MPI message bit 0: it is received; of an RCCL enter comm, peer, root, count,
+//! datatype, seq; of an MPI done source, tag, bytes; of a new
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
-//! neighbours bit 1: destinations, not sources; of
-//! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
+//! records 10 and 12 bit 7: the handle is RCCL's.
 //!
-//! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
-//! the end of everything that is open.
+//! The records that end something have at most [`MAX_END_BYTES`]: the producer keeps that much free for everything that is
+//! open.
 
+#[cfg(doc)]
 use crate::layout::MAX_NAME_BYTES;
 
-/// Flag of a record with a name that was longer than [`MAX_NAME_BYTES`].
-pub(crate) const CUT: u8 = 1;
 /// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
 
@@ -62,26 +71,14 @@ pub(crate) const PREPARED: u8 = 1;
 /// Flag of the record of a message: it is received and not found.
 pub(crate) const RECEIVED: u8 = 1;
 
-/// Bytes of the fixed part.
-pub(crate) const FIXED: u64 = 16;
-/// Bytes of a record that ends something.
-pub(crate) const END: u64 = 16;
-/// Bytes of an `MpiEnter`, an `MpiDone` and an `RcclEnter`.
-pub(crate) const MPI_ENTER: u64 = 48;
-/// Bytes of an `MpiEnter` of a call that sends and receives, and of an `RcclEnter` with a stream.
-pub(crate) const LONG_ENTER: u64 = 64;
-/// Bytes of a `NewCommunicator`.
-pub(crate) const COMM_NEW: u64 = 64;
-/// Bytes of a record that contains only a handle.
-pub(crate) const HANDLE: u64 = 32;
+/// Number of bits of a kind.
+pub(crate) const KIND_BITS: u32 = 5;
+/// Number of bytes of a time that says that a whole time follows.
+pub(crate) const WHOLE_TIME: u32 = 7;
+/// Bytes reserved for a record that ends something. It has at most 9, and as many may be left at the end of a segment.
+pub(crate) const MAX_END_BYTES: u64 = 16;
 /// Flag of a communicator's record: the handle is RCCL's.
 pub(crate) const OF_RCCL: u8 = 0x80;
-/// The same flag in a record with a name, as its lowest bit is [`CUT`].
-pub(crate) const NAME_OF_RCCL: u8 = 2;
-/// Flag of neighbours: they are destinations.
-pub(crate) const TO_NEIGHBOURS: u8 = 2;
-/// Bytes of the longest record.
-pub(crate) const MAX_RECORD_BYTES: u64 = (24 + MAX_NAME_BYTES as u64).next_multiple_of(16);
 
 pub(crate) mod kind {
     pub(crate) const PADDING: u8 = 0;
@@ -101,7 +98,14 @@ pub(crate) mod kind {
     pub(crate) const RCCL_EXIT: u8 = 14;
     pub(crate) const MPI_FREED: u8 = 15;
     pub(crate) const MPI_MESSAGE: u8 = 16;
-    pub(crate) const NEIGHBOURS: u8 = 17;
+    pub(crate) const SOURCES: u8 = 17;
+    pub(crate) const DESTINATIONS: u8 = 18;
+    pub(crate) const RCCL_COMM_NAME: u8 = 19;
+    pub(crate) const KNOWN_PUSH: u8 = 20;
+    pub(crate) const KNOWN_RANGE_START: u8 = 21;
+    pub(crate) const KNOWN_MARK: u8 = 22;
+    pub(crate) const MPI_EXCHANGE: u8 = 23;
+    pub(crate) const RCCL_ENTER_ON_STREAM: u8 = 24;
 }
 
 /// Arguments of an MPI call.
@@ -320,8 +324,4 @@ pub enum RingEvent<'a> {
     RcclEnter(RcclCall),
     /// The innermost RCCL function returned.
     RcclExit,
-}
-
-pub(crate) const fn first_word(bytes: u64, kind: u8, flags: u8, aux: u32) -> u64 {
-    bytes | (kind as u64) << 16 | (flags as u64) << 24 | (aux as u64) << 32
 }

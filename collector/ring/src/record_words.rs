@@ -23,7 +23,7 @@ fn presence<const N: usize>(there: [bool; N]) -> u8 {
 }
 
 impl MpiCall {
-    /// Returns the flags byte and the four words after the time.
+    /// Returns the flags byte and the four words.
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -42,7 +42,7 @@ impl MpiCall {
         (flags, words)
     }
 
-    /// Returns the flags byte and the six words after the time of a call that also receives.
+    /// Returns the flags byte and the six words of a call that also receives.
     pub(crate) fn words_with(&self, receive: &MpiReceive) -> (u8, [u64; 6]) {
         let (flags, [comm, bytes, peer, tag]) = self.words();
         let there = presence([receive.source.is_some(), receive.tag.is_some()]);
@@ -80,7 +80,7 @@ impl MpiCall {
 }
 
 impl RcclCall {
-    /// Returns the flags byte and the four words after the time.
+    /// Returns the flags byte and the four words.
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -99,15 +99,15 @@ impl RcclCall {
         (flags, words)
     }
 
-    /// Returns the flags byte and the six words after the time of a call with a stream.
-    pub(crate) fn words_with(&self, stream: u64) -> (u8, [u64; 6]) {
+    /// Returns the flags byte and the five words of a call with a stream.
+    pub(crate) fn words_with(&self, stream: u64) -> (u8, [u64; 5]) {
         let (flags, [comm, count, peer, datatype]) = self.words();
-        (flags, [comm, count, peer, datatype, stream, 0])
+        (flags, [comm, count, peer, datatype, stream])
     }
 
     /// The reverse of [`RcclCall::words_with`].
-    pub(crate) fn from_words_with(function: u32, flags: u8, words: [u64; 6]) -> RcclCall {
-        let [comm, count, peer, datatype, stream, _] = words;
+    pub(crate) fn from_words_with(function: u32, flags: u8, words: [u64; 5]) -> RcclCall {
+        let [comm, count, peer, datatype, stream] = words;
         RcclCall {
             stream: Some(stream),
             ..RcclCall::from_words(function, flags, [comm, count, peer, datatype])
@@ -132,7 +132,7 @@ impl RcclCall {
 }
 
 impl RequestCompletion {
-    /// Returns the flags byte and the three words after the time.
+    /// Returns the flags byte and the three words.
     pub(crate) fn words(&self) -> (u8, [u64; 3]) {
         let flags = presence([self.source.is_some(), self.tag.is_some(), self.bytes.is_some()]);
         (flags, [self.request, self.bytes.unwrap_or(0) as u64, signed_pair(self.source, self.tag)])
@@ -152,7 +152,7 @@ impl RequestCompletion {
 }
 
 impl NewCommunicator {
-    /// Returns the flags byte and the six words after the time.
+    /// Returns the flags byte and the six words.
     pub(crate) fn words(&self) -> (u8, [u64; 6]) {
         let of_rccl = if self.library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let there = presence([self.size_rank.is_some(), self.parent.is_some()]);

@@ -7,7 +7,7 @@
 //!
 //! An absent segment has no memory. The producer takes segments that are ready, and only without one makes memory for an
 //! absent one. The first word of a segment that is full has the number of the next one plus 1, so that the consumer follows
-//! the producer. It returns a segment that it has read, and gives the memory of ready ones back to the system when the
+//! the producer. The second word has the time from which the first record counts. The consumer returns a segment that it has read, and gives the memory of ready ones back to the system when the
 //! thread is idle.
 //!
 //! Two maps of bits in the header have the ready and the absent segments. Whoever clears a bit owns the segment until it
@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Bytes at the start of each segment that have no records.
 pub(crate) const LINK: u64 = 16;
+/// Number of the segment's word with the time of the record before its first one, ns of `CLOCK_BOOTTIME`.
+pub(crate) const BASE_TIME: usize = 1;
 
 const WORDS: usize = MAX_SEGMENTS / 64;
 const _: () = assert!(word::READY + WORDS == word::ABSENT);

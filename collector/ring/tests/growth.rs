@@ -4,10 +4,13 @@
 use rpd_ring::header::{RingHeader, ThreadFacts};
 use rpd_ring::layout::{DropCause, DroppedKind, HEADER_BYTES, MAX_DEPTH, MIN_SEGMENT_BYTES};
 use rpd_ring::memory::RingMemory;
-use rpd_ring::record::{RingEvent, RingRecord};
+use rpd_ring::record::{RecordedLibrary, RingEvent, RingRecord};
 use rpd_ring::{GrowRing, RingConsumer, RingProducer};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of a freed communicator at the time of the record before it.
+const RECORD_BYTES: usize = 12;
 
 /// Reads all records. Returns their number, and that of pops.
 fn counted(consumer: &mut RingConsumer) -> (usize, usize) {
@@ -40,15 +43,16 @@ fn a_ring_grows_as_far_as_it_may_and_uses_what_was_read_again() {
     let (mut producer, mut consumer) = growing_ring(1 << 20, grow);
     let backed = |consumer: &RingConsumer| consumer.header().unwrap().backed_bytes();
     assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES);
-    let fill =
-        |producer: &mut RingProducer, time: i64| (0..).take_while(|_| producer.mark(time, b"")).count();
+    let write =
+        |producer: &mut RingProducer, time: i64| producer.communicator_freed(time, RecordedLibrary::Mpi, 1);
+    let fill = |producer: &mut RingProducer, time: i64| (0..).take_while(|_| write(producer, time)).count();
     let whole = fill(&mut producer, 0);
     assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES + MOST);
-    assert!((whole * 16).abs_diff(MIN_SEGMENT_BYTES + MOST) < MIN_SEGMENT_BYTES / 2, "{whole}");
+    assert!((whole * RECORD_BYTES).abs_diff(MIN_SEGMENT_BYTES + MOST) < MIN_SEGMENT_BYTES / 2, "{whole}");
     // The consumer frees whole segments; the ring does not grow.
     assert_eq!(counted(&mut consumer).0, whole);
     let again = fill(&mut producer, 1);
-    assert!(again > whole - MIN_SEGMENT_BYTES / 16 && again <= whole, "{again} after {whole}");
+    assert!(again + 2 > whole - MIN_SEGMENT_BYTES / RECORD_BYTES && again <= whole, "{again} after {whole}");
     assert_eq!(backed(&consumer), MIN_SEGMENT_BYTES + MOST);
     assert_eq!(counted(&mut consumer).0, again);
     // An idle thread keeps what it writes to, and may take as much again.
@@ -56,14 +60,14 @@ fn a_ring_grows_as_far_as_it_may_and_uses_what_was_read_again() {
     assert_eq!(consumer.give_back_free_memory(), 0);
     assert!(backed(&consumer) <= 2 * MIN_SEGMENT_BYTES);
     assert_eq!(given_back as usize + backed(&consumer), MIN_SEGMENT_BYTES + MOST);
-    assert!(fill(&mut producer, 1_000_000) < 3 * MIN_SEGMENT_BYTES / 16, "the budget is used up");
+    assert!(fill(&mut producer, 1_000_000) < 3 * MIN_SEGMENT_BYTES / RECORD_BYTES, "the budget is used up");
     consumer.header().unwrap().set_returned(given_back);
     // Growing is not attempted after every event.
-    assert!(!producer.mark(1_000_001, b""));
+    assert!(!write(&mut producer, 1_000_001));
     let more = fill(&mut producer, 100_000_000);
-    assert!(more > 5 * MIN_SEGMENT_BYTES / 16, "{more}");
+    assert!(more > 5 * MIN_SEGMENT_BYTES / RECORD_BYTES, "{more}");
     let header = consumer.header().unwrap();
-    assert_eq!(header.drops(DropCause::RingFull, DroppedKind::Mark), 5);
+    assert_eq!(header.drops(DropCause::RingFull, DroppedKind::Communicator), 5);
 }
 
 #[test]
@@ -117,4 +121,54 @@ fn nothing_is_lost_while_memory_comes_and_goes() {
     thread.join().unwrap();
     let dropped = consumer.header().unwrap().drops(DropCause::RingFull, DroppedKind::Mark);
     assert_eq!(read + dropped as i64, emitted);
+}
+
+/// A ring of 64 MiB then holds 7 million pairs while the collector stands still.
+#[test]
+fn a_pair_takes_at_most_ten_bytes() {
+    // Time between two pairs, ns. Each segment has each name once.
+    for (distance, most) in [(200, 5.3), (1_000, 7.3), (100_000, 7.3), (1_000_000, 9.5), (30_000_000, 9.5)] {
+        for names in [1, 20] {
+            let bytes = 1 << 20;
+            let (mut producer, mut consumer) = growing_ring(bytes, |_, _, _| true);
+            let names: Vec<String> = (0..names).map(|i| format!("forward of layer {i}")).collect();
+            let (mut time, mut pairs) = (1_000_000_000_000, 0);
+            while producer.push(time, names[pairs % names.len()].as_bytes()) {
+                producer.pop(time + distance / 2);
+                (time, pairs) = (time + distance, pairs + 1);
+            }
+            let a_pair = bytes as f64 / pairs as f64;
+            assert!(a_pair <= most, "{a_pair} bytes a pair every {distance} ns, {} names", names.len());
+            assert_eq!(counted(&mut consumer), (2 * pairs, pairs));
+        }
+    }
+}
+
+/// Two names that share a slot, and names that begin alike, keep their texts.
+#[test]
+fn names_come_back_whichever_names_were_before() {
+    let (mut producer, mut consumer) = growing_ring(1 << 20, |_, _, _| true);
+    let names: Vec<Vec<u8>> = (0..3_000_usize)
+        .map(|i| {
+            // Prefixes of one another, with zeros at the end, and many that differ in one byte.
+            let mut name = vec![b'a'; i % 40];
+            name.extend_from_slice(&(i / 40).to_le_bytes()[..i % 9]);
+            name
+        })
+        .collect();
+    for round in 0..3 {
+        for (i, name) in names.iter().enumerate() {
+            assert!(producer.mark(i as i64, name) && producer.mark(i as i64, name));
+            let mut read = 0;
+            while !consumer
+                .drain(u64::MAX, |record| {
+                    assert_eq!(record.event, RingEvent::Mark(name), "{i} in round {round}");
+                    read += 1;
+                })
+                .unwrap()
+                .is_empty
+            {}
+            assert_eq!(read, 2);
+        }
+    }
 }
