@@ -4,6 +4,7 @@
 
 mod backends;
 mod doctor;
+mod event_times;
 mod exit_statuses;
 mod faults;
 mod first_moments;

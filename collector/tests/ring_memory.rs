@@ -105,14 +105,14 @@ fn can_see(pid: u32) -> bool {
 fn a_stopped_collector_loses_only_what_does_not_fit() {
     const LIMIT: u64 = 8 << 20;
     let Some(bench) = Bench::new() else { return };
-    for (threads, pairs) in [(1, 500_000), (4, 200_000)] {
+    for (threads, pairs) in [(1, 3_000_000), (4, 1_000_000)] {
         let child = start(&bench, &["--ring-memory", &LIMIT.to_string()], threads, pairs);
         let found = below(child.id());
         let held = || ring_memory(found.command).iter().sum::<u64>();
         let before = held();
         kill(found.collector, 19);
         std::fs::write(bench.path("go"), "").unwrap();
-        // A million pairs take less than a second.
+        // Four million pairs take less than a second.
         std::thread::sleep(Duration::from_secs(3));
         let full = held();
         if can_see(found.command) {
@@ -128,8 +128,8 @@ fn a_stopped_collector_loses_only_what_does_not_fit() {
         assert_eq!(exit_code(&support::wait(child)), 7);
         let (recorded, lost) = recorded_and_lost(&bench);
         assert_eq!(recorded + lost, threads as u64 * pairs);
-        // 48 bytes a pair.
-        assert!(lost > 0 && recorded > LIMIT * 9 / 10 / 48, "{recorded} recorded, {lost} lost");
+        // At most ten bytes a pair.
+        assert!(lost > 0 && recorded > LIMIT * 9 / 10 / 10, "{recorded} recorded, {lost} lost");
         for name in ["go", "end"] {
             std::fs::remove_file(bench.path(name)).unwrap();
         }

@@ -17,8 +17,6 @@
 //!
 //! * The first call of an MPI or RCCL function, and of a roctx function after an object was loaded, searches
 //!   the real function (`dlsym`). That may take the loader's lock and allocate.
-//! * On x86-64, a thread's first event after many libraries with thread-local variables were loaded may
-//!   allocate: glibc then enlarges the thread's table of them.
 //! * A fork in another thread while a ring is sent gives the child copies of the two descriptors, until its
 //!   next exec.
 //! * A signal handler that jumps out of an event (`siglongjmp`) leaves it unfinished. Later events of the

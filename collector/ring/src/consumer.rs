@@ -1,12 +1,13 @@
 //! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
 use crate::header::RingHeader;
-use crate::layout::{MAX_NAME_BYTES, segment_bytes, word};
+use crate::layout::{MAX_NAME_BYTES, NAME_SLOTS, segment_bytes, word};
 use crate::memory::RingMemory;
-use crate::name_slots::{CUT_BIT, SLOTS};
+use crate::name_slots::CUT_BIT;
 use crate::record::{
-    CUT_MARK, KIND_BITS, MpiCall, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED, RcclCall,
-    RecordedLibrary, RequestCompletion, RingEvent, RingRecord, WHOLE_TIME, kind,
+    CUT_MARK, KIND_BITS, MAX_KNOWN_BYTES, MpiCall, NameSlot, NeighbourDirection, NewCommunicator, OF_RCCL,
+    PREPARED, RECEIVED, RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord, WHOLE_TIME,
+    kind,
 };
 use crate::record_reader::RecordReader;
 use crate::segments::{BASE_TIME, LINK};
@@ -21,6 +22,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 pub struct BadRecord {
     /// Bytes since the ring was created.
     pub position: u64,
+}
+
+/// The records of a ring at some time, from [`RingConsumer::published`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PublishedRecords {
+    /// Bytes ever published.
+    head: u64,
+    /// Some have not been read.
+    pub is_new: bool,
 }
 
 /// Progress of one call of [`RingConsumer::drain`].
@@ -47,9 +57,9 @@ pub struct RingConsumer {
     tail: u64,
     /// The segment that is being read.
     current: usize,
-    /// Time of the last record, ns of `CLOCK_BOOTTIME`.
+    /// Time of the last record.
     last_time: i64,
-    slots: [NamePlace; SLOTS],
+    slots: Box<[NamePlace; NAME_SLOTS]>,
     name: Vec<u8>,
 }
 
@@ -76,7 +86,7 @@ impl RingConsumer {
             tail: LINK,
             current: 0,
             last_time: 0,
-            slots: [NamePlace::default(); SLOTS],
+            slots: Box::new([NamePlace::default(); NAME_SLOTS]),
             name,
         })
     }
@@ -136,29 +146,46 @@ impl RingConsumer {
         self.ring + number * (self.segment as usize / 8)
     }
 
-    /// Reads what has been published, oldest first, and stops after about `budget` bytes.
+    /// Returns what has been published until now.
+    pub fn published(&self) -> PublishedRecords {
+        let head = self.head();
+        PublishedRecords { head, is_new: head != self.tail }
+    }
+
+    /// Reads what has been published, oldest first, and stops after about `budget` bytes of records and their names.
     pub fn drain(
         &mut self,
+        budget: u64,
+        each: impl FnMut(RingRecord<'_>),
+    ) -> Result<DrainProgress, BadRecord> {
+        self.drain_until(self.published(), budget, each)
+    }
+
+    /// Like [`RingConsumer::drain`], but reads only what had been published at some time.
+    pub fn drain_until(
+        &mut self,
+        PublishedRecords { head, .. }: PublishedRecords,
         budget: u64,
         mut each: impl FnMut(RingRecord<'_>),
     ) -> Result<DrainProgress, BadRecord> {
         if self.capacity == 0 {
             return Ok(DrainProgress { records: 0, is_empty: true, fullness: 0.0 });
         }
-        let head = self.head();
         let available = head.wrapping_sub(self.tail);
         if available > self.capacity {
             return Err(BadRecord { position: self.tail });
         }
-        let stop = head.min(self.tail.saturating_add(budget));
         let memory = Arc::clone(&self.memory);
-        let mut records = 0;
-        while self.tail < stop {
-            if self.tail.is_multiple_of(self.segment) {
+        let (mut records, mut read) = (0, 0);
+        while self.tail < head && read < budget {
+            let before = self.tail;
+            if before.is_multiple_of(self.segment) {
                 self.follow_link()?;
             } else {
                 records += u64::from(self.read_record(&memory, head, &mut each)?);
             }
+            // A name that is repeated takes a byte of the ring, and as much work as any other.
+            read += self.tail - before + self.name.len() as u64;
         }
         let fullness = available as f32 / wakeup::usual_bytes(self.capacity) as f32;
         Ok(DrainProgress { records, is_empty: self.tail == head, fullness })
@@ -175,7 +202,7 @@ impl RingConsumer {
         self.current = next as usize;
         self.tail += LINK;
         self.last_time = self.load(self.segment_start(self.current) + BASE_TIME) as i64;
-        self.slots = [NamePlace::default(); SLOTS];
+        *self.slots = [NamePlace::default(); NAME_SLOTS];
         Ok(())
     }
 
@@ -186,6 +213,7 @@ impl RingConsumer {
         head: u64,
         each: &mut impl FnMut(RingRecord<'_>),
     ) -> Result<bool, BadRecord> {
+        self.name.clear();
         let offset = self.tail % self.segment;
         let end = self.segment.min(offset + (head - self.tail));
         let segment = memory.get(self.segment_start(self.current)..).unwrap_or_default();
@@ -196,11 +224,11 @@ impl RingConsumer {
             self.tail += self.segment - offset;
             return if self.tail <= head { Ok(false) } else { Err(BadRecord { position: self.tail }) };
         }
-        let read = self
-            .read_time(&mut reader, start)
-            .and_then(|time| Some((time, self.read_event(&mut reader, kind)?)));
-        let Some((time, event)) = read else { return Err(BadRecord { position: self.tail }) };
-        each(RingRecord { time, event });
+        let bad = BadRecord { position: self.tail };
+        let time = self.read_time(&mut reader, start).ok_or(bad)?;
+        let slot = read_slot(&mut reader, kind).ok_or(bad)?;
+        let event = self.read_event(&mut reader, kind, slot.map_or(0, |slot| slot.number)).ok_or(bad)?;
+        each(RingRecord { time, event, slot });
         self.tail += reader.position() - offset;
         self.last_time = time;
         Ok(true)
@@ -216,39 +244,25 @@ impl RingConsumer {
     }
 
     #[inline(always)]
-    fn read_event(&mut self, reader: &mut RecordReader<'_>, kind: u8) -> Option<RingEvent<'_>> {
+    fn read_event(&mut self, reader: &mut RecordReader<'_>, kind: u8, slot: u8) -> Option<RingEvent<'_>> {
         Some(match kind {
             kind::POP => RingEvent::Pop,
             kind::MPI_EXIT => RingEvent::MpiExit,
             kind::RCCL_EXIT => RingEvent::RcclExit,
-            kind::PUSH => {
-                let slot = reader.byte()?;
-                RingEvent::Push(self.new_name(reader, slot)?)
-            }
-            kind::KNOWN_PUSH => {
-                let slot = reader.byte()?;
-                RingEvent::Push(self.known_name(slot)?)
-            }
+            kind::PUSH => RingEvent::Push(self.new_name(reader, slot)?),
+            kind::KNOWN_PUSH => RingEvent::Push(self.known_name(slot)?),
             kind::RANGE_START => {
-                let (slot, id) = (reader.byte()?, reader.word()?);
-                RingEvent::RangeStart { id, name: self.new_name(reader, slot)? }
+                RingEvent::RangeStart { id: reader.word()?, name: self.new_name(reader, slot)? }
             }
             kind::KNOWN_RANGE_START => {
-                let (slot, id) = (reader.byte()?, reader.word()?);
-                RingEvent::RangeStart { id, name: self.known_name(slot)? }
+                RingEvent::RangeStart { id: reader.word()?, name: self.known_name(slot)? }
             }
-            kind::MARK => {
-                let slot = reader.byte()?;
-                RingEvent::Mark(self.new_name(reader, slot)?)
-            }
-            kind::KNOWN_MARK => {
-                let slot = reader.byte()?;
-                RingEvent::Mark(self.known_name(slot)?)
-            }
+            kind::MARK => RingEvent::Mark(self.new_name(reader, slot)?),
+            kind::KNOWN_MARK => RingEvent::Mark(self.known_name(slot)?),
             kind::COMM_NAME | kind::RCCL_COMM_NAME => {
                 let library =
                     if kind == kind::COMM_NAME { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl };
-                let (slot, handle) = (reader.byte()?, reader.word()?);
+                let handle = reader.word()?;
                 RingEvent::CommunicatorName { library, handle, name: self.new_name(reader, slot)? }
             }
             kind::SOURCES | kind::DESTINATIONS => {
@@ -256,7 +270,7 @@ impl RingConsumer {
                     kind::SOURCES => NeighbourDirection::Sources,
                     _ => NeighbourDirection::Destinations,
                 };
-                let (slot, handle) = (reader.byte()?, reader.word()?);
+                let handle = reader.word()?;
                 let ranks = self.new_name(reader, slot)?;
                 RingEvent::Neighbours { handle, direction, ranks: whole_ranks(ranks)? }
             }
@@ -299,7 +313,7 @@ impl RingConsumer {
         reader.align();
         let place = NamePlace { word: (reader.position() / 8) as u16, length };
         let bytes = u64::from(length & !CUT_BIT);
-        if bytes > MAX_NAME_BYTES as u64 || !reader.skip(bytes) {
+        if bytes > MAX_NAME_BYTES as u64 || !reader.skip(bytes.next_multiple_of(8)) {
             return None;
         }
         *self.slots.get_mut(usize::from(slot))? = place;
@@ -309,7 +323,8 @@ impl RingConsumer {
     #[inline(always)]
     fn known_name(&mut self, slot: u8) -> Option<&[u8]> {
         let place = *self.slots.get(usize::from(slot))?;
-        if place.word == 0 { None } else { self.name_at(place) }
+        let is_known = place.word != 0 && usize::from(place.length & !CUT_BIT) <= MAX_KNOWN_BYTES;
+        if is_known { self.name_at(place) } else { None }
     }
 
     /// Copies a name, which the producer could change while it is inspected.
@@ -336,6 +351,23 @@ impl RingConsumer {
     fn load(&self, at: usize) -> u64 {
         self.memory.get(at).map_or(0, |word| word.load(Relaxed))
     }
+}
+
+/// Reads the slot of a record that has one; the outer `None` is the end of the record.
+#[inline(always)]
+fn read_slot(reader: &mut RecordReader<'_>, kind: u8) -> Option<Option<NameSlot>> {
+    let is_known = match kind {
+        kind::KNOWN_PUSH | kind::KNOWN_RANGE_START | kind::KNOWN_MARK => true,
+        kind::PUSH
+        | kind::RANGE_START
+        | kind::MARK
+        | kind::COMM_NAME
+        | kind::RCCL_COMM_NAME
+        | kind::SOURCES
+        | kind::DESTINATIONS => false,
+        _ => return Some(None),
+    };
+    Some(Some(NameSlot { number: reader.byte()?, is_known }))
 }
 
 /// Returns the ranks of neighbours without a rank that is incomplete; `None` if some were cut.

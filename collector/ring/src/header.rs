@@ -44,6 +44,8 @@ pub struct ThreadFacts {
     pub time_namespace: u64,
     /// Forked from a traced process, without an exec since.
     pub is_forked: bool,
+    /// The times of records are ticks, see [`crate::ticks`].
+    pub has_ticks: bool,
 }
 
 /// The first page of a ring's memory.
@@ -73,7 +75,7 @@ impl<'a> RingHeader<'a> {
         self.set(word::START_NS, facts.start_ns as u64);
         self.set_bytes(word::THREAD_NAME, &facts.thread_name.0);
         self.set(word::TIME_NAMESPACE, facts.time_namespace);
-        self.set(word::FLAGS, u64::from(facts.is_forked));
+        self.set(word::FLAGS, u64::from(facts.is_forked) | u64::from(facts.has_ticks) << 1);
         self.set_bytes(HEADER_BYTES / 8, identity);
         if let Some(states) = self.segments() {
             let [segments, backed] =
@@ -137,7 +139,13 @@ impl<'a> RingHeader<'a> {
             thread_name,
             time_namespace: self.get(word::TIME_NAMESPACE),
             is_forked: self.get(word::FLAGS) & 1 == 1,
+            has_ticks: self.has_ticks(),
         }
+    }
+
+    /// Whether the times of records are ticks, see [`crate::ticks`].
+    pub fn has_ticks(self) -> bool {
+        self.get(word::FLAGS) >> 1 & 1 == 1
     }
 
     /// Returns the bytes of the identity, see [`crate::identity`].

@@ -15,7 +15,7 @@
 //! | 40 | 8 | producer, once | start of the process, clock ticks since boot, 0 where unknown |
 //! | 48 | 8 | producer, once | when the ring was made, ns of `CLOCK_BOOTTIME` |
 //! | 56 | 8 | producer, once | inode of the time namespace, 0 where unknown |
-//! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
+//! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since; bit 1: times are ticks, see [`crate::ticks`] |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | 1: no consumer reads this ring any more |
 //! | 200 | 8 | consumer | bytes that it has given back to the system, of all rings of the process |
@@ -23,8 +23,9 @@
 //! | 512 | 8 | producer | 1 once the thread has ended |
 //! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |
 //! | 640 | 64 | producer, once | thread name, padded with zeros |
-//! | 1024 | 512 | both | a bit for each segment that is free and has memory, see [`crate::segments`] |
+//! | 1024 | 512 | both | a bit for each segment that is free and has memory, see `segments` |
 //! | 1536 | 512 | both | a bit for each segment that has no memory |
+//! | 2048 | 2048 | producer | where the names of the current segment are, for the producer alone, see [`crate::record`] |
 //!
 //! Head, drops, the end mark, the futex and the consumer's words have cache lines of their own. The identity and the
 //! segments follow. The file is as long as all segments, and most of it has no memory.
@@ -39,6 +40,8 @@ pub const HEADER_BYTES: usize = 4096;
 pub const MAX_IDENTITY_BYTES: usize = 64 << 10;
 /// Minimum number of bytes of a segment: room for a few records with the longest name.
 pub const MIN_SEGMENT_BYTES: usize = 16 << 10;
+/// Number of names that a segment remembers: one for each value of a byte.
+pub(crate) const NAME_SLOTS: usize = 256;
 /// Maximum number of segments of a ring.
 pub const MAX_SEGMENTS: usize = 4096;
 /// Minimum number of bytes of all segments of a ring: the producer fills one while the consumer reads the other.
@@ -81,6 +84,7 @@ pub(crate) mod word {
     pub(crate) const THREAD_NAME: usize = 80;
     pub(crate) const READY: usize = 128;
     pub(crate) const ABSENT: usize = 192;
+    pub(crate) const NAMES: usize = 256;
 }
 
 /// Why the library could not record an event.

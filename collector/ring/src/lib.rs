@@ -42,7 +42,8 @@ mod record_reader;
 mod record_space;
 mod record_words;
 mod segment_queue;
-pub mod segments;
+mod segments;
+pub mod ticks;
 pub mod wakeup;
 
 pub use consumer::{BadRecord, DrainProgress, RingConsumer};

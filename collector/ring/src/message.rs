@@ -20,6 +20,9 @@ pub const RING_VARIABLE: &str = "RPD_RING_BYTES";
 pub const TRACE_VARIABLE: &str = "RPD_TRACE";
 /// Variable with the maximum number of bytes of all rings of one process.
 pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
+/// Variable with the inode of the collector's time namespace, if the library may write ticks instead of times: in another
+/// namespace it may not, as the collector would convert them to times of its own. 0 where there are no such namespaces.
+pub const TICKS_VARIABLE: &str = "RPD_TICKS";
 /// Names of the APIs that the library can record.
 pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 

@@ -4,7 +4,7 @@
 use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind};
 use crate::memory::RingMemory;
-use crate::name_slots::{NameSlots, StoredName, words};
+use crate::name_slots::{self, ShortName, StoredName, words};
 use crate::record::{
     KIND_BITS, MAX_END_BYTES, MpiCall, NeighbourDirection, NewCommunicator, OF_RCCL, PREPARED, RECEIVED,
     RcclCall, RecordedLibrary, RequestCompletion, WHOLE_TIME, kind,
@@ -22,13 +22,12 @@ const ALIGNMENT: u64 = 7;
 #[derive(Debug)]
 pub struct RingProducer {
     space: RecordSpace,
-    names: NameSlots,
 }
 
 impl RingProducer {
     /// Writes to memory that has a header, see [`RingHeader::write`]. The ring grows by `grow`.
     pub fn new(memory: RingMemory, grow: GrowRing) -> Option<RingProducer> {
-        Some(RingProducer { space: RecordSpace::new(memory, grow)?, names: NameSlots::new() })
+        Some(RingProducer { space: RecordSpace::new(memory, grow)? })
     }
 
     /// Returns the header, for counters.
@@ -219,51 +218,80 @@ impl RingProducer {
     /// A record with a name, and for its end `extra` bytes more than other records leave free.
     #[inline(always)]
     fn named(&mut self, new: u8, known: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
-        let name = StoredName::new(name);
         let start = TimedStart::new(known, time, self.space.last_time());
         let bytes = start.bytes() + 1 + if id.is_some() { 8 } else { 0 };
-        let keep = self.space.keep_free() + extra;
-        if !self.space.fits(bytes, keep) || !self.names.has(&name, &self.space) {
-            return self.new_name(new, time, id, &name, extra);
+        if let Some(short) = ShortName::new(name)
+            && !start.is_whole_time
+            && self.space.fits(bytes, self.space.keep_free() + extra)
+            && name_slots::has_short(short, &self.space)
+        {
+            self.known_name(start, time, short.key.slot(), id);
+            return true;
         }
-        self.start_record(start, time);
-        self.space.append(u64::from(name.slot()), 1);
+        self.long_or_new_name(new, known, time, id, name, extra)
+    }
+
+    #[inline(never)]
+    fn long_or_new_name(
+        &mut self,
+        new: u8,
+        known: u8,
+        time: i64,
+        id: Option<u64>,
+        name: &[u8],
+        extra: u64,
+    ) -> bool {
+        let name = StoredName::new(name);
+        let start = TimedStart::new(known, time, self.space.last_time());
+        let (bytes, keep) =
+            (start.bytes() + 1 + if id.is_some() { 8 } else { 0 }, self.space.keep_free() + extra);
+        // Further room may be in another segment, which has no names.
+        if !start.is_whole_time
+            && name_slots::has(&name, &self.space)
+            && (self.space.fits(bytes, keep) || self.space.make_room(bytes, keep, time))
+            && name_slots::has(&name, &self.space)
+        {
+            self.known_name(start, time, name.key.slot(), id);
+            return true;
+        }
+        self.new_name(new, time, id, &name, extra)
+    }
+
+    /// A record with a name that the segment has.
+    #[inline(always)]
+    fn known_name(&mut self, start: TimedStart, time: i64, slot: u8, id: Option<u64>) {
+        self.space.append(start.value | u64::from(slot) << (8 * start.value_bytes), start.value_bytes + 1);
+        self.space.set_last_time(time);
         if let Some(id) = id {
             self.space.append(id, 8);
         }
         self.space.publish();
-        true
     }
 
     /// A record with the text of its name.
-    #[inline(never)]
     fn new_name(&mut self, kind: u8, time: i64, id: Option<u64>, name: &StoredName<'_>, extra: u64) -> bool {
         let start = TimedStart::new(kind, time, self.space.last_time());
         let before_text = start.bytes() + NAME_BYTES + if id.is_some() { 8 } else { 0 } + ALIGNMENT;
-        let (bytes, keep) = (before_text + name.text.len() as u64, self.space.keep_free() + extra);
+        let bytes = before_text + (name.text.len() as u64).next_multiple_of(8);
+        let keep = self.space.keep_free() + extra;
         if !self.space.fits(bytes, keep) && !self.space.make_room(bytes, keep, time) {
             return false;
         }
         self.start_record(start, time);
-        self.space.append(u64::from(name.slot()), 1);
+        self.space.append(u64::from(name.key.slot()), 1);
         if let Some(id) = id {
             self.space.append(id, 8);
         }
-        self.space.append(u64::from(name.length), 2);
+        self.space.append(u64::from(name.key.length), 2);
         self.space.align();
-        self.names.note(name, self.space.next_word(), &self.space);
-        let (words, last) = words(name.text);
-        words.for_each(|word| self.space.append(word, 8));
-        let rest = (name.text.len() % 8) as u32;
-        if rest > 0 {
-            self.space.append(last, rest);
-        }
+        name_slots::note(name, self.space.next_word(), &self.space);
+        words(name.text).for_each(|word| self.space.append(word, 8));
         self.space.publish();
         true
     }
 
     /// A begin without a name. It must leave space for its end.
-    #[inline]
+    #[inline(always)]
     fn enter<const N: usize>(
         &mut self,
         kind: u8,
@@ -288,7 +316,7 @@ impl RingProducer {
         self.call(kind, flags, function, time, words, self.space.reserved())
     }
 
-    #[inline]
+    #[inline(always)]
     fn call<const N: usize>(
         &mut self,
         kind: u8,
@@ -306,12 +334,12 @@ impl RingProducer {
         self.start_record(start, time);
         let function = u16::try_from(function).unwrap_or(u16::MAX);
         self.space.append(u64::from(flags) | u64::from(function) << 8, CALL_BYTES as u32);
-        words.into_iter().for_each(|word| self.space.append(word, 8));
+        self.space.append_words(words);
         self.space.publish();
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, kind: u8, time: i64) {
         // An end first frees what its begin reserved, so this cannot fail.
         self.space.release_end();
@@ -327,9 +355,14 @@ impl RingProducer {
     fn start_record(&mut self, start: TimedStart, time: i64) {
         self.space.append(start.value, start.value_bytes);
         if start.is_whole_time {
-            self.space.append(time as u64, 8);
+            self.whole_time(time);
         }
         self.space.set_last_time(time);
+    }
+
+    #[cold]
+    fn whole_time(&mut self, time: i64) {
+        self.space.append(time as u64, 8);
     }
 
     #[inline]

@@ -6,7 +6,9 @@
 //! |---|---|
 //! | 1 | kind in the lower five bits, above them the number of bytes of the time |
 //! | 0 to 6 | ns since the last record of the thread; that before the first record of a segment is in the segment |
-//! | or 8 | if the number is 7: ns of `CLOCK_BOOTTIME`, for times before the last one or more than three days after it |
+//! | or 8 | if the number is 7: ns of `CLOCK_BOOTTIME`, for times before the last one or 2^48 and more after it |
+//!
+//! Where the header says so, times are ticks of the processor's counter and not ns ([`crate::ticks`]).
 //!
 //! | kind | record | what follows |
 //! |---|---|---|
@@ -37,8 +39,8 @@
 //! | 24 | RCCL enter of a call with a stream | as 13, and 8 stream |
 //!
 //! A *slot* is a byte. It has the name that was written with it last in the same segment, and that a record with a known
-//! name repeats. A *name* is 2 bytes of length, with bit 15 if it was cut, zeros up to a multiple of 8 bytes, and its text:
-//! aligned, so that the producer compares whole words. A *call* begins with a byte of flags and 2 bytes with the number of the
+//! name repeats, unless it is longer than 256 bytes: the consumer's work is bounded by the bytes of the ring. A *name* is 2 bytes of length, with bit 15 if it was cut, zeros up to a multiple of 8 bytes, its text, and
+//! zeros again: so the producer compares whole words. A *call* begins with a byte of flags and 2 bytes with the number of the
 //! function ([`crate::mpi::MpiFunction`], [`crate::rccl::RcclFunction`]) or zeros.
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq, source
@@ -48,11 +50,12 @@
 //! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7: the handle is RCCL's.
 //!
-//! The records that end something have at most [`MAX_END_BYTES`]: the producer keeps that much free for everything that is
-//! open.
+//! A pop, and the exit of a call, have at most 16 bytes: the producer keeps that much free for each open push and
+//! call, and a part of a segment for stops of ranges, which any thread may stop.
 
 #[cfg(doc)]
 use crate::layout::MAX_NAME_BYTES;
+use crate::segments::{LINK, REST};
 
 /// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
@@ -75,8 +78,12 @@ pub(crate) const RECEIVED: u8 = 1;
 pub(crate) const KIND_BITS: u32 = 5;
 /// Number of bytes of a time that says that a whole time follows.
 pub(crate) const WHOLE_TIME: u32 = 7;
-/// Bytes reserved for a record that ends something. It has at most 9, and as many may be left at the end of a segment.
+/// Bytes reserved for a record that ends something. It has at most 9, and fewer than that may be left at the end of a segment:
+/// what records may take of a segment is a multiple of this.
 pub(crate) const MAX_END_BYTES: u64 = 16;
+const _: () = assert!((LINK + REST).is_multiple_of(MAX_END_BYTES));
+/// Maximum number of bytes of a name that is not written again.
+pub(crate) const MAX_KNOWN_BYTES: usize = 256;
 /// Flag of a communicator's record: the handle is RCCL's.
 pub(crate) const OF_RCCL: u8 = 0x80;
 
@@ -253,10 +260,21 @@ pub enum NeighbourDirection {
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingRecord<'a> {
-    /// Time, ns of `CLOCK_BOOTTIME`.
+    /// Time, ns of `CLOCK_BOOTTIME`; ticks if the header of the ring says so.
     pub time: i64,
     /// The event that the library recorded.
     pub event: RingEvent<'a>,
+    /// Slot of the event's name, or of the ranks of neighbours.
+    pub slot: Option<NameSlot>,
+}
+
+/// Slot of a name. Whoever reads a ring need look up a known name only once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameSlot {
+    /// Number of the slot.
+    pub number: u8,
+    /// The name is that of the last record with this slot.
+    pub is_known: bool,
 }
 
 /// The event of a record. A name longer than [`MAX_NAME_BYTES`] is truncated and ends in [`CUT_MARK`].

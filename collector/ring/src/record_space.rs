@@ -1,13 +1,14 @@
 //! The place of a producer in the segments of its ring: where the next byte goes, and how much may still follow.
 
 use crate::header::RingHeader;
-use crate::layout::{MIN_SEGMENT_BYTES, segment_bytes, word};
+use crate::layout::{MIN_SEGMENT_BYTES, NAME_SLOTS, segment_bytes, word};
 use crate::memory::RingMemory;
 use crate::record::{MAX_END_BYTES, kind};
 use crate::segment_queue::SegmentQueue;
-use crate::segments::{BASE_TIME, LINK, SegmentStates};
+use crate::segments::{BASE_TIME, LINK, REST, SegmentStates};
 use crate::wakeup;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Makes memory for a part of a ring: bytes of the words, and [`RingHeader::returned`]. Returns whether there is memory
@@ -16,12 +17,12 @@ pub type GrowRing = fn(&RingMemory, Range<usize>, u64) -> bool;
 
 /// Number of segments for which memory is made at once, if there is as much.
 const SEGMENTS_AT_ONCE: u32 = 4;
-/// Time between two attempts to make memory if there was none, ns.
-const GROW_AGAIN_NS: i64 = 10_000_000;
+/// Time between two attempts to make memory if there was none: 10 ms, or 2 to 10 ms if times are ticks.
+const GROW_AGAIN: i64 = 10_000_000;
 /// Bytes that begins leave free for the stops of ranges that other threads may have started.
 const FOR_STOPS: u64 = MIN_SEGMENT_BYTES as u64 / 4;
 
-/// Where a producer writes, byte by byte, in whole words.
+/// Where a producer writes, byte by byte.
 #[derive(Debug)]
 pub(crate) struct RecordSpace {
     memory: RingMemory,
@@ -33,25 +34,22 @@ pub(crate) struct RecordSpace {
     grow: GrowRing,
     /// Earliest time of the next attempt to grow.
     grow_at: i64,
-    /// Bytes ever published.
-    head: u64,
-    /// Number and first word of the current segment; the number counts all that were entered.
-    entered: u64,
+    /// Byte of the memory where the next record begins. The bits after it in its word are zero.
+    position: u64,
+    /// End of what records of the current segment may take.
+    end: u64,
+    /// What the position lacks to the bytes ever written.
+    before: u64,
+    /// First word of the current segment.
     start: usize,
-    /// The word that is being written, what it has so far, and how many bits that is.
-    at: usize,
-    partial: u64,
-    filled: u32,
-    /// Bytes that are left in the current segment after the last published record.
-    room: u64,
     ahead: SegmentQueue,
     /// Bytes that records can have in the segments that are taken ahead.
     ahead_bytes: u64,
     /// Bytes reserved for the ends of what is open in this thread.
     reserved: u64,
-    /// Time of the last record, ns of `CLOCK_BOOTTIME`.
+    /// Time of the last record.
     last_time: i64,
-    /// The head from which on the consumer may have to be woken.
+    /// The number of written bytes from which on the consumer may have to be woken.
     look: u64,
     /// Bytes between two such looks.
     part: u64,
@@ -62,6 +60,7 @@ impl RecordSpace {
         let (ring, bytes) = RingHeader::new(&memory)?.ring()?;
         let (ring, capacity, segment) = (ring / 8, bytes as u64, segment_bytes(bytes) as u64);
         let part = wakeup::part_bytes(capacity);
+        let first = 8 * ring as u64 + LINK;
         Some(RecordSpace {
             memory,
             ring,
@@ -69,13 +68,11 @@ impl RecordSpace {
             segment,
             grow,
             grow_at: i64::MIN,
-            head: LINK,
-            entered: 0,
+            position: first,
+            end: if capacity == 0 { first } else { first + segment - LINK - REST },
+            // The first segment's link counts as written.
+            before: LINK.wrapping_sub(first),
             start: ring,
-            at: ring + LINK as usize / 8,
-            partial: 0,
-            filled: 0,
-            room: if capacity == 0 { 0 } else { segment - LINK },
             ahead: SegmentQueue::new(),
             ahead_bytes: 0,
             reserved: 0,
@@ -132,7 +129,8 @@ impl RecordSpace {
     /// Whether a record of `bytes` fits into the current segment and leaves `keep` bytes free.
     #[inline(always)]
     pub(crate) fn fits(&self, bytes: u64, keep: u64) -> bool {
-        bytes <= self.room && bytes + keep <= self.room + self.ahead_bytes
+        let end = self.position + bytes;
+        end <= self.end && end + keep <= self.end + self.ahead_bytes
     }
 
     /// Takes further segments until a record of `bytes` fits into one and leaves `keep` bytes free, and continues in the
@@ -145,8 +143,8 @@ impl RecordSpace {
         }
         loop {
             // A record lies in one segment.
-            let fits_here = bytes <= self.room;
-            let left = if fits_here { self.room + self.ahead_bytes } else { self.ahead_bytes };
+            let room = self.end - self.position;
+            let left = if bytes <= room { room + self.ahead_bytes } else { self.ahead_bytes };
             if bytes + keep <= left {
                 break;
             }
@@ -154,7 +152,7 @@ impl RecordSpace {
                 return false;
             }
         }
-        if bytes > self.room {
+        if self.position + bytes > self.end {
             self.enter_next_segment();
         }
         true
@@ -169,25 +167,25 @@ impl RecordSpace {
             }
             return false;
         }
-        self.ahead_bytes += self.segment - LINK;
+        self.ahead_bytes += self.segment - LINK - REST;
         true
     }
 
     /// Continues in the next segment. Returns those to the ring that the ends of what is open do not need any more.
     fn enter_next_segment(&mut self) {
         let Some(number) = self.ahead.pop() else { return };
-        if self.room > 0 {
-            self.append(u64::from(kind::PADDING), 1);
-        }
+        self.append(u64::from(kind::PADDING), 1);
         self.store(self.start, number as u64 + 1);
-        let usable = self.segment - LINK;
-        self.head += self.room + LINK;
+        let usable = self.segment - LINK - REST;
         self.ahead_bytes -= usable;
-        self.entered += 1;
+        let written = self.before.wrapping_add(self.end + REST + LINK);
         self.start = self.ring + number * (self.segment as usize / 8);
         self.store(self.start + BASE_TIME, self.last_time as u64);
-        (self.at, self.partial, self.filled) = (self.start + LINK as usize / 8, 0, 0);
-        self.room = usable;
+        self.position = 8 * self.start as u64 + LINK;
+        self.end = self.position + usable;
+        self.before = written.wrapping_sub(self.position);
+        self.store(self.start + LINK as usize / 8, 0);
+        self.name_slots().iter().for_each(|slot| slot.store(0, Relaxed));
         while self.ahead.len() > 1 && self.ahead_bytes - usable > self.keep_free() {
             let Some(last) = self.ahead.pop_last() else { return };
             self.ahead_bytes -= usable;
@@ -217,7 +215,7 @@ impl RecordSpace {
             states.set_absent(taken);
         }
         // Without memory, not every event asks for it.
-        self.grow_at = time.saturating_add(GROW_AGAIN_NS);
+        self.grow_at = time.saturating_add(GROW_AGAIN);
         None
     }
 
@@ -225,69 +223,77 @@ impl RecordSpace {
         RingHeader::new(&self.memory)?.segments()
     }
 
-    /// Returns how many segments were entered: no two have the same number, also if they have the same memory.
-    #[inline(always)]
-    pub(crate) fn entered(&self) -> u64 {
-        self.entered
-    }
-
-    /// Returns the number of the current segment's word that is written next, for [`RecordSpace::word`].
+    /// Returns the number of the current segment's word that is written next, for [`RecordSpace::words`].
     #[inline(always)]
     pub(crate) fn next_word(&self) -> usize {
-        self.at - self.start
+        (self.position / 8) as usize - self.start
     }
 
-    /// Returns a word of the current segment.
+    /// Returns the slots of names, see [`crate::name_slots`].
     #[inline(always)]
-    pub(crate) fn word(&self, number: usize) -> u64 {
-        self.memory.get(self.start + number).map_or(0, |word| word.load(Relaxed))
+    pub(crate) fn name_slots(&self) -> &[AtomicU64] {
+        self.memory.get(word::NAMES..word::NAMES + NAME_SLOTS).unwrap_or_default()
+    }
+
+    /// Returns words of the current segment.
+    #[inline(always)]
+    pub(crate) fn words(&self, numbers: Range<usize>) -> &[AtomicU64] {
+        self.memory.get(self.start + numbers.start..self.start + numbers.end).unwrap_or_default()
     }
 
     /// Writes the lowest `bytes` of a value, 1 to 8. Its other bits are zero. Space must have been found before.
+    ///
+    /// Without a branch, as none could be predicted: records have any number of bytes. So it also writes to the next word.
     #[inline(always)]
     pub(crate) fn append(&mut self, value: u64, bytes: u32) {
-        let before = self.filled;
-        self.partial |= value << before;
-        self.store(self.at, self.partial);
-        self.filled = before + 8 * bytes;
-        if self.filled >= 64 {
-            self.filled -= 64;
-            self.at += 1;
-            self.partial = (value >> 1) >> (63 - before);
-            if self.filled > 0 {
-                self.store(self.at, self.partial);
-            }
+        let (at, shift) = ((self.position / 8) as usize, 8 * (self.position % 8) as u32);
+        if let Some([first, second]) = self.memory.get(at..at + 2) {
+            first.store(first.load(Relaxed) | value << shift, Relaxed);
+            second.store((value >> 1) >> (63 - shift), Relaxed);
         }
+        self.position += u64::from(bytes);
+    }
+
+    /// Writes whole words, as [`RecordSpace::append`].
+    #[inline(always)]
+    pub(crate) fn append_words<const N: usize>(&mut self, values: [u64; N]) {
+        let (at, shift) = ((self.position / 8) as usize, 8 * (self.position % 8) as u32);
+        if let Some([places @ .., last]) = self.memory.get(at..at + N + 1)
+            && let [first, ..] = places
+        {
+            let mut begun = first.load(Relaxed);
+            for (place, value) in places.iter().zip(values) {
+                place.store(begun | value << shift, Relaxed);
+                begun = (value >> 1) >> (63 - shift);
+            }
+            last.store(begun, Relaxed);
+        }
+        self.position += 8 * N as u64;
     }
 
     /// Continues at the next whole word.
-    #[inline(always)]
     pub(crate) fn align(&mut self) {
-        if self.filled > 0 {
-            (self.at, self.partial, self.filled) = (self.at + 1, 0, 0);
-        }
+        self.position = self.position.next_multiple_of(8);
+        self.store((self.position / 8) as usize, 0);
     }
 
     /// Publishes everything written so far.
     #[inline(always)]
     pub(crate) fn publish(&mut self) {
-        let written = 8 * (self.at - self.start) as u64 + u64::from(self.filled / 8);
-        let room = self.segment - written;
-        self.head += self.room - room;
-        self.room = room;
+        let written = self.before.wrapping_add(self.position);
         if let Some(head) = self.memory.get(word::HEAD) {
-            head.store(self.head, Release);
+            head.store(written, Release);
         }
-        if self.head >= self.look {
-            self.wake_consumer();
+        if written >= self.look {
+            self.wake_consumer(written);
         }
     }
 
     /// Wakes the consumer if it sleeps. If it falls asleep at this moment and this misses it, it sees what
     /// was published so far, or the next part of the ring wakes it.
     #[cold]
-    fn wake_consumer(&mut self) {
-        self.look = self.head + self.part;
+    fn wake_consumer(&mut self, written: u64) {
+        self.look = written + self.part;
         wakeup::call(&self.memory);
     }
 

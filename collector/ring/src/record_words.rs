@@ -5,6 +5,7 @@ use crate::record::{
     RequestCompletion,
 };
 
+#[inline(always)]
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -13,17 +14,20 @@ fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
+#[inline(always)]
 fn signed_pair(low: Option<i32>, high: Option<i32>) -> u64 {
     pair(low.unwrap_or(0) as u32, high.unwrap_or(0) as u32)
 }
 
 /// Returns one bit for each value that is present, the first one lowest.
+#[inline(always)]
 fn presence<const N: usize>(there: [bool; N]) -> u8 {
     there.into_iter().rev().fold(0, |flags, there| flags << 1 | u8::from(there))
 }
 
 impl MpiCall {
     /// Returns the flags byte and the four words.
+    #[inline(always)]
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -43,6 +47,7 @@ impl MpiCall {
     }
 
     /// Returns the flags byte and the six words of a call that also receives.
+    #[inline(always)]
     pub(crate) fn words_with(&self, receive: &MpiReceive) -> (u8, [u64; 6]) {
         let (flags, [comm, bytes, peer, tag]) = self.words();
         let there = presence([receive.source.is_some(), receive.tag.is_some()]);
@@ -81,6 +86,7 @@ impl MpiCall {
 
 impl RcclCall {
     /// Returns the flags byte and the four words.
+    #[inline(always)]
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -100,6 +106,7 @@ impl RcclCall {
     }
 
     /// Returns the flags byte and the five words of a call with a stream.
+    #[inline(always)]
     pub(crate) fn words_with(&self, stream: u64) -> (u8, [u64; 5]) {
         let (flags, [comm, count, peer, datatype]) = self.words();
         (flags, [comm, count, peer, datatype, stream])

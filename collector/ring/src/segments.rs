@@ -20,7 +20,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Bytes at the start of each segment that have no records.
 pub(crate) const LINK: u64 = 16;
-/// Number of the segment's word with the time of the record before its first one, ns of `CLOCK_BOOTTIME`.
+/// Bytes at the end of each segment that have no records, so that the producer may write a word after the last one.
+pub(crate) const REST: u64 = 16;
+/// Number of the segment's word with the time of the record before its first one.
 pub(crate) const BASE_TIME: usize = 1;
 
 const WORDS: usize = MAX_SEGMENTS / 64;

@@ -71,6 +71,7 @@ ENVIRONMENT:
   RPD_MAX_SIZE     like --max-size
   RPD_RING_BYTES   like --ring-size
   RPD_RING_MEMORY  like --ring-memory
+  RPD_CLOCK        like --clock
   RPD_SHARE        like --share
   RPD_COLLECTOR_CPUS
                    like --collector-cpus
@@ -130,6 +131,11 @@ pub struct CollectOptions {
     /// Maximum size of all ring buffers of one process [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub ring_memory: Option<Size>,
+
+    /// Clock of the recorded events: ticks, the processor's counter, where the kernel trusts it; or boottime, which takes
+    /// twice as long to read [default: ticks]
+    #[arg(long, value_name = "CLOCK")]
+    pub clock: Option<EventClock>,
 
     /// Permission to read the files: user, or group [default: user]
     #[arg(long, value_name = "WHO")]
@@ -228,6 +234,27 @@ pub enum FileSharing {
     Group,
 }
 
+/// Clock that the library reads for each event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventClock {
+    /// The processor's counter, if it is steady and the kernel uses it for its own clocks, else as [`EventClock::Boottime`].
+    Ticks,
+    /// `CLOCK_BOOTTIME`.
+    Boottime,
+}
+
+impl FromStr for EventClock {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EventClock, String> {
+        match text.trim() {
+            "ticks" => Ok(EventClock::Ticks),
+            "boottime" => Ok(EventClock::Boottime),
+            _ => Err(format!("the clock is ticks or boottime, not {text:?}")),
+        }
+    }
+}
+
 /// Whether nodes measure their clocks against each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeSwitch {
@@ -281,6 +308,7 @@ impl CollectOptions {
             max_size: self.max_size.or_else(|| parsed("RPD_MAX_SIZE", set, &mut warnings)),
             ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", set, &mut warnings)),
             ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", set, &mut warnings)),
+            clock: self.clock.or_else(|| parsed("RPD_CLOCK", set, &mut warnings)),
             share: self.share.or_else(|| parsed("RPD_SHARE", set, &mut warnings)),
             collector_cpus: self.collector_cpus.or_else(|| parsed("RPD_COLLECTOR_CPUS", set, &mut warnings)),
             probes: self.probes.or_else(|| parsed("RPD_PROBES", set, &mut warnings)),
@@ -430,6 +458,7 @@ mod tests {
             "RPD_MAX_SIZE",
             "RPD_RING_BYTES",
             "RPD_RING_MEMORY",
+            "RPD_CLOCK",
             "RPD_SHARE",
             "RPD_COLLECTOR_CPUS",
             "RPD_PROBES",

@@ -85,6 +85,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     report.print("cpus", surroundings::cpus(&options));
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
+    report.print("events", [surroundings::event_clock(options.clock)]);
     report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));
     report
         .print("mpi", surroundings::mpi(options.command.first().map(OsString::as_os_str), program.as_ref()));

@@ -1,12 +1,12 @@
-//! Checks the environment of the command: variables, launcher, MPI, ROCm.
+//! Checks the environment of the command: variables, clocks, launcher, MPI, ROCm.
 
 use super::finding::CheckFinding;
 use super::{library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
-use crate::command_line::CollectOptions;
-use crate::host::cpus;
+use crate::command_line::{CollectOptions, EventClock};
+use crate::host::{cpus, tick_source};
 use crate::launcher::{LauncherEnvironment, is_on_one_node};
 use crate::node_metrics::amd_devices;
 use crate::session::SessionIdentity;
@@ -44,6 +44,19 @@ pub(super) fn launcher(identity: &SessionIdentity) -> Vec<CheckFinding> {
     }
     let next = "every rank would make a run of its own; give them all the same --run-id or RPD_RUN_ID";
     vec![CheckFinding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
+}
+
+/// Reports by which clock events are recorded.
+pub(super) fn event_clock(choice: Option<EventClock>) -> CheckFinding {
+    match (choice, tick_source::check()) {
+        (Some(EventClock::Boottime), _) => {
+            CheckFinding::Ok("events have times of CLOCK_BOOTTIME, as --clock says".to_owned())
+        }
+        (_, Ok(())) => CheckFinding::Ok("events are timed by the processor's counter".to_owned()),
+        (_, Err(reason)) => CheckFinding::Note(format!(
+            "events have times of CLOCK_BOOTTIME, which takes longer to read: {reason}"
+        )),
+    }
 }
 
 /// Reports whether clock probes will run, and over which addresses.

@@ -14,6 +14,7 @@ mod recorded_threads;
 mod requests;
 mod rings;
 mod thread;
+mod tick_clock;
 mod wakeups;
 
 pub(crate) use collector_command::CommandEnd;

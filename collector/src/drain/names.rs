@@ -1,7 +1,7 @@
 //! Maps texts to numbers without keeping the texts, which the writing thread has.
 
 use crate::shard_output::{NameId, OutputItem};
-use rpd_ring::record::RecordedLibrary;
+use rpd_ring::record::{NameSlot, RecordedLibrary};
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -45,6 +45,32 @@ impl NameTable {
         let id = self.id(name.as_bytes(), out);
         self.functions.insert((library, number), id);
         Some(id)
+    }
+}
+
+/// Numbers of the names in the slots of a ring; empty before the first one.
+#[derive(Default)]
+pub(super) struct SlotNames(Vec<Option<NameId>>);
+
+impl SlotNames {
+    /// Returns the number of a record's name. It is looked up once for each time that the name is written to the ring.
+    #[inline]
+    pub(super) fn id(&mut self, slot: Option<NameSlot>, look_up: impl FnOnce() -> NameId) -> NameId {
+        let Some(NameSlot { number, .. }) = slot else { return look_up() };
+        if self.0.is_empty() {
+            self.0.resize(1 << u8::BITS, None);
+        }
+        match self.0.get_mut(usize::from(number)) {
+            Some(known) => *known.get_or_insert_with(look_up),
+            None => look_up(),
+        }
+    }
+
+    /// Notes that a slot has another name.
+    pub(super) fn forget(&mut self, number: u8) {
+        if let Some(known) = self.0.get_mut(usize::from(number)) {
+            *known = None;
+        }
     }
 }
 

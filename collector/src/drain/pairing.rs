@@ -1,13 +1,14 @@
 //! Converts the records of a thread to rows: a begin waits for its end.
 
 use super::communicators::KnownCommunicators;
+use super::names::SlotNames;
 use super::outbox::RowOutbox;
 use super::requests::{PendingRequests, StartedRequest};
 use crate::shard_output::{
     CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow, TopologyNeighbours,
 };
 use rpd_ring::record::{
-    CommunicatorBirth, MpiCall, NeighbourDirection, NewCommunicator, RcclCall, RecordedLibrary,
+    CommunicatorBirth, MpiCall, NameSlot, NeighbourDirection, NewCommunicator, RcclCall, RecordedLibrary,
     RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{mpi, rccl};
@@ -24,6 +25,8 @@ const MAX_AWAITED_NEIGHBOURS: usize = 1 << 10;
 #[derive(Default)]
 pub(super) struct ThreadSpans {
     open: Vec<OpenSpan>,
+    /// Names in the slots of the ring.
+    names: SlotNames,
 }
 
 #[derive(Clone, Copy)]
@@ -98,10 +101,14 @@ impl ProcessPairing {
         record: RingRecord<'_>,
         out: &mut RowOutbox,
     ) -> Result<(), RejectedRecord> {
-        let RingRecord { time, event } = record;
+        let RingRecord { time, event, slot } = record;
+        if let Some(NameSlot { number, is_known: false }) = slot {
+            log.names.forget(number);
+        }
         match event {
             RingEvent::Push(name) => {
-                let span = self.begin(log, thread, time, out.name(name));
+                let name = log.names.id(slot, || out.name(name));
+                let span = self.begin(log, thread, time, name);
                 log.push(OpenSpan { span, kind: OpenKind::Range, communicator: None })?;
             }
             RingEvent::Pop => {
@@ -109,9 +116,10 @@ impl ProcessPairing {
                 out.range(EventSpan { end: Some(time), ..open.span });
             }
             RingEvent::RangeStart { id, name } => {
-                let span = self.begin(log, thread, time, out.name(name));
+                let name = log.names.id(slot, || out.name(name));
+                let span = self.begin(log, thread, time, name);
                 if let Some(end) = self.stops.remove(&id) {
-                    out.range(EventSpan { end: Some(end), ..span });
+                    out.range(EventSpan { end: Some(end.max(time)), ..span });
                 } else if self.ranges.len() < MAX_OPEN_SPANS {
                     self.ranges.insert(id, span);
                 } else {
@@ -119,7 +127,8 @@ impl ProcessPairing {
                 }
             }
             RingEvent::RangeStop(id) => match self.ranges.remove(&id) {
-                Some(span) => out.range(EventSpan { end: Some(time), ..span }),
+                // The counters of two cores may differ by 70 ns.
+                Some(span) => out.range(EventSpan { end: Some(time.max(span.start)), ..span }),
                 // The start may still arrive, or it was dropped and counted.
                 None if self.stops.len() < MAX_OPEN_SPANS => {
                     self.stops.insert(id, time);
@@ -127,7 +136,8 @@ impl ProcessPairing {
                 None => {}
             },
             RingEvent::Mark(name) => {
-                let span = self.begin(log, thread, time, out.name(name));
+                let name = log.names.id(slot, || out.name(name));
+                let span = self.begin(log, thread, time, name);
                 out.push(OutputItem::Mark(span));
             }
             RingEvent::MpiEnter(call) => {
@@ -510,7 +520,7 @@ mod tests {
     }
 
     fn record(time: i64, event: RingEvent<'_>) -> RingRecord<'_> {
-        RingRecord { time, event }
+        RingRecord { time, event, slot: None }
     }
 
     fn call(function: mpi::MpiFunction, comm: Option<u64>) -> MpiCall {

@@ -9,11 +9,12 @@ use super::outbox::RowOutbox;
 use super::pairing::ThreadSpans;
 use super::processes::{EnteredThread, TracedProcesses};
 use super::recorded_threads::RecordedThreads;
+use super::tick_clock::{RecordTimes, TickClock};
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::event_flag::EventFlag;
 use crate::host::{machine, process};
 use crate::launcher::SourceDefaults;
-use crate::log::{self, warn};
+use crate::log;
 use crate::shard_output::{OutputItem, ShardOutput};
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
@@ -54,6 +55,8 @@ pub(super) struct RingDrain {
     rings: Vec<ThreadRing>,
     threads: RecordedThreads,
     out: RowOutbox,
+    /// For rings with ticks instead of times.
+    ticks: TickClock,
     wakeups: WakeupThreads,
     /// Fill level of the fullest ring at the calls of producers since the last query.
     wakeup_fullness: Option<f32>,
@@ -86,6 +89,7 @@ struct ThreadRing {
     listed: Option<u64>,
     /// It had no records since its memory was looked at.
     is_idle: bool,
+    times: RecordTimes,
 }
 
 impl RingDrain {
@@ -104,6 +108,7 @@ impl RingDrain {
                 rings: Vec::new(),
                 threads,
                 out,
+                ticks: TickClock::start(),
                 wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
                 wakeup_fullness: None,
                 start_clocks,
@@ -210,7 +215,7 @@ impl RingDrain {
                 ("`ulimit -f` allows no file as large as its ring", "raise that limit")
             }
         };
-        warn(format_args!(
+        log::warn(format_args!(
             "warning: a thread of process {pid} is not recorded: {reason}; {next}, or choose smaller rings \
              with --ring-size"
         ));
@@ -268,6 +273,7 @@ impl RingDrain {
             tid: facts.tid,
             listed,
             is_idle: false,
+            times: RecordTimes::new(facts.has_ticks),
         });
     }
 
@@ -294,6 +300,9 @@ impl RingDrain {
 
     /// Reads every ring once. Returns the fill level of the fullest one.
     pub(super) fn drain_all(&mut self, budget: u64) -> f32 {
+        if self.rings.iter().any(|ring| ring.times.has_ticks()) {
+            self.ticks.refresh();
+        }
         let mut fullest: f32 = 0.0;
         let mut at = 0;
         while at < self.rings.len() {
@@ -315,9 +324,15 @@ impl RingDrain {
         let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
         let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
+        let published = ring.consumer.published();
+        if ring.times.has_ticks() && published.is_new {
+            self.ticks.refresh();
+        }
         let (log, out, thread) = (&mut ring.log, &mut self.out, ring.thread);
+        let (ticks, times) = (&mut self.ticks, &mut ring.times);
         let mut unmatched = 0;
-        let drained = ring.consumer.drain(budget, |record| {
+        let drained = ring.consumer.drain_until(published, budget, |mut record| {
+            record.time = times.boottime(record.time, ticks);
             unmatched += u64::from(source.log.apply(log, thread, record, out).is_err());
         });
         ring.is_idle &= drained.as_ref().is_ok_and(|progress| progress.records == 0);
@@ -397,6 +412,7 @@ impl RingDrain {
     }
 
     pub(super) fn read_clocks(&mut self) {
+        self.ticks.warn_of_jump();
         // Without a process there is no shard yet for the clocks.
         if self.start_clocks.is_none() {
             let set = machine::clock_set(self.sources.domain());
@@ -427,7 +443,7 @@ impl RingDrain {
         }
         self.read_clocks();
         if self.dropped > 0 {
-            warn(format_args!(
+            log::warn(format_args!(
                 "warning: {} events are not recorded, only counted: their threads were faster than the collector; next time, raise --ring-memory and --ring-size, or leave the collector more CPU time",
                 self.dropped
             ));

@@ -10,4 +10,5 @@ pub(crate) mod machine;
 pub(crate) mod poll;
 pub(crate) mod process;
 pub(crate) mod random;
+pub(crate) mod tick_source;
 pub(crate) mod utc;

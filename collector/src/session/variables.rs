@@ -2,8 +2,9 @@
 
 use crate::backend::BackendPlan;
 use crate::child::preload;
-use crate::command_line::CollectOptions;
-use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
+use crate::command_line::{CollectOptions, EventClock};
+use crate::host::{machine, tick_source};
+use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE};
 use std::ffi::OsString;
 
 /// Returns the variables for our own library and for the profilers of the plan.
@@ -49,7 +50,9 @@ pub(crate) fn variables(
     // because the site has locked the option.
     let ring = options.ring_size.map(|size| rpd_ring::layout::ring_bytes(size.as_usize()).to_string());
     let memory = options.ring_memory.map(|size| size.0.to_string());
-    for (name, value) in [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory)] {
+    let may_have_ticks = options.clock != Some(EventClock::Boottime) && tick_source::check().is_ok();
+    let ticks = may_have_ticks.then(|| machine::clock_domain().time_namespace.to_string());
+    for (name, value) in [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory), (TICKS_VARIABLE, ticks)] {
         if value.is_some() || std::env::var_os(name).is_some() {
             set(name, value.unwrap_or_default().into());
         }

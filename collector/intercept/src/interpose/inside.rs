@@ -2,7 +2,6 @@
 
 use crate::runtime::settings::{self, TracedApi};
 use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
-use crate::runtime::{clock, errno};
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::record::{MpiCall, RcclCall, RecordedLibrary};
@@ -25,19 +24,18 @@ impl TracedCall {
         let here = 0u8;
         // Stacks grow down: the frame of a called function is below.
         let frame = (&raw const here).addr();
-        let is_outermost = with_local(|local| {
+        with_local(|local| {
             let running = running(local, library);
             let outer = running.frame.get();
-            if outer > frame {
-                return false;
+            let is_outermost = outer <= frame;
+            if is_outermost {
+                if outer != 0 {
+                    abandoned(local, library);
+                }
+                running.frame.set(frame);
             }
-            if outer != 0 {
-                abandoned(local, library);
-            }
-            running.frame.set(frame);
-            true
-        });
-        TracedCall { library, is_outermost, remembered: 0 }
+            TracedCall { library, is_outermost, remembered: 0 }
+        })
     }
 
     fn api(&self) -> TracedApi {
@@ -65,7 +63,7 @@ impl TracedCall {
     pub(crate) fn begin_mpi(&self, call: &MpiCall) {
         with_local(|local| {
             local.record(DroppedKind::MpiCall, |recorder| {
-                if recorder.producer.mpi_enter(clock::boottime(), call) {
+                if recorder.producer.mpi_enter(recorder.clock.now(), call) {
                     local.mpi.recorder.set(recorder);
                 }
             })
@@ -77,7 +75,7 @@ impl TracedCall {
     pub(crate) fn begin_rccl(&self, call: &RcclCall) {
         with_local(|local| {
             local.record(DroppedKind::RcclCall, |recorder| {
-                if recorder.producer.rccl_enter(clock::boottime(), call) {
+                if recorder.producer.rccl_enter(recorder.clock.now(), call) {
                     local.rccl.recorder.set(recorder);
                 }
             })
@@ -116,14 +114,12 @@ impl TracedCall {
 
     #[inline]
     fn finish(&self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
-        // Reading arguments and results may call MPI, which may change errno.
-        let errno = errno::PreservedErrno::new();
         with_local(|local| {
             let entered = running(local, self.library).recorder.replace(ptr::null_mut());
             local.recorded(|recorder| {
                 // Compared, never dereferenced: after a fork during the call the child has another one.
                 let is_entered = ptr::eq(recorder, entered);
-                let time = clock::boottime();
+                let time = recorder.clock.now();
                 let ThreadRecorder { producer, handles, .. } = recorder;
                 let handles = handles.get(..self.remembered).unwrap_or_default();
                 outcome(&mut CallOutcome { producer, time, is_entered, handles });
@@ -132,7 +128,6 @@ impl TracedCall {
                 }
             })
         });
-        drop(errno);
     }
 }
 
@@ -174,7 +169,7 @@ fn abandoned(local: &ThreadState, library: RecordedLibrary) {
     let entered = running(local, library).recorder.replace(ptr::null_mut());
     local.recorded(|recorder| {
         if ptr::eq(recorder, entered) {
-            exit(&mut recorder.producer, library, clock::boottime());
+            exit(&mut recorder.producer, library, recorder.clock.now());
         }
     });
 }
@@ -182,7 +177,7 @@ fn abandoned(local: &ThreadState, library: RecordedLibrary) {
 /// Records the outcome of a call, before its end.
 pub(crate) struct CallOutcome<'a> {
     pub(crate) producer: &'a mut RingProducer,
-    /// Time at which the call returned.
+    /// Time at which the call returned, by the clock of the thread.
     pub(crate) time: i64,
     is_entered: bool,
     handles: &'a [u64],

@@ -33,7 +33,7 @@ pub(crate) fn make(
         return None;
     };
     let made = loop {
-        match reserve(size, generation, tid, name) {
+        match reserve(settings, size, generation, tid, name) {
             // A smaller ring may still be possible, and finally a header alone, which counts what is dropped.
             Err(_) if size.capacity > 0 => {
                 let smaller = size.at_most(size.capacity / 4);
@@ -115,6 +115,7 @@ fn same_user(socket: &OwnedFd) -> bool {
 
 /// Creates, fills in, seals and maps the file.
 fn reserve(
+    settings: &TraceSettings,
     size: RingSize,
     generation: u64,
     tid: i32,
@@ -153,6 +154,7 @@ fn reserve(
         return Err(NoMemory);
     }
     let memory = RingMemory::map(file.as_fd(), bytes).map_err(|_| NoMemory)?;
+    let time_namespace = process::time_namespace();
     let facts = ThreadFacts {
         pid: std::process::id() as i32,
         tid,
@@ -161,8 +163,9 @@ fn reserve(
         start_ticks: process::start_ticks(),
         start_ns: clock::boottime(),
         thread_name: name.unwrap_or_else(process::thread_name),
-        time_namespace: process::time_namespace(),
+        time_namespace,
         is_forked: generation::is_forked(generation),
+        has_ticks: clock::EventClock::choose(settings, time_namespace).has_ticks(),
     };
     // A child of a fork must write nothing: its parent does.
     if is_child(generation) {

@@ -13,4 +13,5 @@ pub(crate) mod process;
 pub(crate) mod scratch;
 pub(crate) mod settings;
 pub(crate) mod thread;
+pub(crate) mod thread_place;
 pub(crate) mod unrecorded;

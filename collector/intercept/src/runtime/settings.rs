@@ -2,7 +2,9 @@
 //! environment during the read.
 
 use rpd_ring::layout;
-use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE, TRACED};
+use rpd_ring::message::{
+    MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE, TRACED,
+};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
@@ -18,6 +20,8 @@ pub(crate) struct TraceSettings {
     pub(crate) ring_bytes: usize,
     /// Maximum number of bytes of all rings of a process.
     pub(crate) memory: usize,
+    /// Time namespace in which times may be ticks.
+    pub(crate) ticks_namespace: Option<u64>,
     /// Bits of [`TracedApi`] that are recorded.
     traced: u8,
 }
@@ -45,6 +49,7 @@ pub(crate) fn read() {
         address_bytes,
         ring_bytes: layout::ring_bytes(ring_bytes),
         memory: number(MEMORY_VARIABLE).unwrap_or(layout::DEFAULT_MEMORY_BYTES),
+        ticks_namespace: number(TICKS_VARIABLE).map(|inode| inode as u64),
         traced: variable(TRACE_VARIABLE).map_or(u8::MAX, traced),
     };
     GATE.store(settings.traced, Relaxed);

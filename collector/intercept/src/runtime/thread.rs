@@ -1,9 +1,11 @@
 //! The state of the calling thread, which leads from an event to its ring.
 
+use crate::runtime::clock::EventClock;
 use crate::runtime::scratch::map_private;
 use crate::runtime::settings::{self, TracedApi, is_open};
+use crate::runtime::thread_place::{PLACE_ALIGN, PLACE_BYTES, thread_place};
 use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
-use crate::runtime::{budget, cancellation, clock, errno, generation, handover};
+use crate::runtime::{budget, cancellation, errno, generation, handover};
 use rpd_ring::RingProducer;
 use rpd_ring::header::{RingHeader, ThreadName};
 use rpd_ring::layout::{DropCause, DroppedKind, HEADER_BYTES, MAX_DEPTH};
@@ -12,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, compiler_fence};
 
-/// Small enough for any thread's stack, and without a destructor: plain static TLS.
+/// Zeros are the state at the start of a thread, see [`thread_place`].
 ///
 /// A signal handler may run at any point. While `busy` is set it uses only the atomics. While `busy` is not
 /// set, its events are complete before the thread continues.
@@ -40,24 +42,6 @@ pub(crate) struct ThreadState {
     name: Cell<ThreadName>,
 }
 
-thread_local! {
-    static LOCAL: ThreadState = const {
-        ThreadState {
-            recorder: Cell::new(ptr::null_mut()),
-            ring: AtomicPtr::new(ptr::null_mut()),
-            ring_len: AtomicUsize::new(0),
-            generation: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-            paused: Cell::new(false),
-            depth: Cell::new(0),
-            mpi: RunningCall::nothing(),
-            rccl: RunningCall::nothing(),
-            early: AtomicU64::new(0),
-            name: Cell::new(ThreadName([0; rpd_ring::layout::THREAD_NAME_BYTES])),
-        }
-    };
-}
-
 /// The outermost running function of a library.
 pub(crate) struct RunningCall {
     /// An address in its stack frame, 0 for none.
@@ -66,21 +50,17 @@ pub(crate) struct RunningCall {
     pub(crate) recorder: Cell<*mut ThreadRecorder>,
 }
 
-impl RunningCall {
-    const fn nothing() -> RunningCall {
-        RunningCall { frame: Cell::new(0), recorder: Cell::new(ptr::null_mut()) }
-    }
-}
-
-/// A destructor would be registered at the first use, and run before the last one.
-const _: () = assert!(!std::mem::needs_drop::<ThreadState>());
+const _: () = assert!(size_of::<ThreadState>() <= PLACE_BYTES && align_of::<ThreadState>() <= PLACE_ALIGN);
 
 /// The recorder of a thread with a ring, in a mapping of its own.
 pub(crate) struct ThreadRecorder {
     pub(crate) producer: RingProducer,
+    pub(crate) clock: EventClock,
     generation: u64,
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
+    /// A push was not recorded, once: [`ThreadRecorder::dropped`] has a meaning.
+    has_dropped: bool,
     /// One bit per level: the push was not recorded, so the pop must not be.
     dropped: [u64; MAX_DEPTH / 64],
     /// Handles of requests, from the begin of an MPI call to its end: MPI overwrites them.
@@ -98,11 +78,12 @@ enum NotRecorded {
     InUse,
 }
 
-/// Runs with the state of the calling thread. The state exists until the thread has ended. Does not panic:
-/// `LocalKey::with` does so only for types with a destructor.
+/// Runs with the state of the calling thread.
 #[inline(always)]
 pub(crate) fn with_local<R>(run: impl FnOnce(&ThreadState) -> R) -> R {
-    LOCAL.with(run)
+    // SAFETY: the place is large enough, and zeros are a valid state: no recorder, ring, event or name. It stays valid for the
+    // life of the thread, which is in this call. Other threads do not reach it.
+    run(unsafe { &*thread_place().cast::<ThreadState>() })
 }
 
 impl ThreadState {
@@ -159,6 +140,15 @@ impl ThreadState {
         }
         // SAFETY: as in `record`.
         unsafe { self.recorder.get().as_mut() }.map(write)
+    }
+
+    /// Notes a push during a pause.
+    #[cold]
+    fn skip_push(&self, level: u32) {
+        self.recorded(|recorder| {
+            recorder.skip(level);
+            self.depth.set(level.saturating_add(1));
+        });
     }
 
     /// Counts an event that interrupts another one and so cannot be recorded.
@@ -279,12 +269,15 @@ pub(crate) fn after_fork() {
 }
 
 fn new_recorder(producer: RingProducer, generation: u64, floor: u32) -> Option<*mut ThreadRecorder> {
+    let has_ticks = producer.header().is_some_and(RingHeader::has_ticks);
+    let clock = if has_ticks { EventClock::Ticks } else { EventClock::Boottime };
     let recorder = map_private(size_of::<ThreadRecorder>())?.cast::<ThreadRecorder>();
     // SAFETY: a new mapping, aligned to a page, which is enough for a Recorder. Zeroed memory is valid for
-    // `dropped` and `handles`; all other fields are written here, through pointers, before there is a
+    // `has_dropped`, `dropped` and `handles`; all other fields are written here, through pointers, before there is a
     // reference.
     unsafe {
         (&raw mut (*recorder).producer).write(producer);
+        (&raw mut (*recorder).clock).write(clock);
         (&raw mut (*recorder).generation).write(generation);
         (&raw mut (*recorder).floor).write(floor);
         Some(recorder)
@@ -354,21 +347,15 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
 pub(crate) fn push(name: &[u8]) -> i32 {
     with_local(|local| {
         let level = local.depth.get();
-        let open = local.records(TracedApi::Roctx);
-        // The depth changes afterwards: a ring that is made now starts at this level. With a ring it changes
-        // while that is busy, so that a signal handler sees both in a consistent state.
-        let write = |recorder: &mut ThreadRecorder| {
-            if open {
-                recorder.push(level, name)
-            } else {
-                recorder.skip(level)
-            }
-            local.depth.set(level.saturating_add(1));
-        };
-        if open {
-            local.record(DroppedKind::Range, write);
+        if !local.records(TracedApi::Roctx) {
+            local.skip_push(level);
         } else {
-            local.recorded(write);
+            // The depth changes afterwards: a ring that is made now starts at this level. With a ring it changes
+            // while that is busy, so that a signal handler sees both in a consistent state.
+            local.record(DroppedKind::Range, |recorder| {
+                recorder.push(level, name);
+                local.depth.set(level.saturating_add(1));
+            });
         }
         local.depth.set(level.saturating_add(1));
         i32::try_from(level).unwrap_or(i32::MAX)
@@ -395,7 +382,7 @@ pub(crate) fn pop() -> i32 {
 pub(crate) fn range_start(id: u64, name: &[u8]) {
     with_local(|local| {
         if local.records(TracedApi::Roctx) {
-            local.record(DroppedKind::Range, |r| r.producer.range_start(clock::boottime(), id, name));
+            local.record(DroppedKind::Range, |r| r.producer.range_start(r.clock.now(), id, name));
         }
     });
 }
@@ -406,7 +393,7 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
 pub(crate) fn range_stop(id: u64) {
     with_local(|local| {
         if settings::is_traced(TracedApi::Roctx) {
-            let _ = local.attached(|r| r.producer.range_stop(clock::boottime(), id));
+            let _ = local.attached(|r| r.producer.range_stop(r.clock.now(), id));
         }
     });
 }
@@ -416,7 +403,7 @@ pub(crate) fn range_stop(id: u64) {
 pub(crate) fn mark(name: &[u8]) {
     with_local(|local| {
         if local.records(TracedApi::Roctx) {
-            local.record(DroppedKind::Mark, |r| r.producer.mark(clock::boottime(), name));
+            local.record(DroppedKind::Mark, |r| r.producer.mark(r.clock.now(), name));
         }
     });
 }
@@ -443,37 +430,47 @@ pub(crate) fn pause(paused: bool) {
 }
 
 impl ThreadRecorder {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, level: u32, name: &[u8]) {
-        let Some(bits) = self.dropped.get_mut(level as usize / 64) else {
+        if level as usize >= MAX_DEPTH {
+            self.has_dropped = true;
             self.producer.drop_one(DropCause::TooDeep, DroppedKind::Range);
-            return;
-        };
-        let bit = 1 << (level % 64);
-        if self.producer.push(clock::boottime(), name) {
-            *bits &= !bit;
-        } else {
-            *bits |= bit;
+        } else if !self.producer.push(self.clock.now(), name) {
+            self.skip(level);
+        } else if self.has_dropped {
+            self.unskip(level);
         }
     }
 
     /// Notes a push that is not recorded.
     #[cold]
     fn skip(&mut self, level: u32) {
+        self.has_dropped = true;
         if let Some(bits) = self.dropped.get_mut(level as usize / 64) {
             *bits |= 1 << (level % 64);
         }
     }
 
-    #[inline]
+    /// Notes a push that is recorded, at a level where an earlier one was not.
+    #[cold]
+    fn unskip(&mut self, level: u32) {
+        if let Some(bits) = self.dropped.get_mut(level as usize / 64) {
+            *bits &= !(1 << (level % 64));
+        }
+    }
+
+    #[inline(always)]
     fn pop(&mut self, level: u32) {
         if level < self.floor {
             self.floor = level;
-            return;
+        } else if !(self.has_dropped && self.is_skipped(level)) {
+            self.producer.pop(self.clock.now());
         }
-        let Some(bits) = self.dropped.get(level as usize / 64) else { return };
-        if bits >> (level % 64) & 1 == 0 {
-            self.producer.pop(clock::boottime());
-        }
+    }
+
+    /// Whether the push was not recorded.
+    #[cold]
+    fn is_skipped(&self, level: u32) -> bool {
+        self.dropped.get(level as usize / 64).is_none_or(|bits| bits >> (level % 64) & 1 == 1)
     }
 }
