@@ -6,7 +6,7 @@
 
 use rpd_ring::record::{COMM_MADE, COMM_WORLD};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Maximum number of communicators at a time. Calls on others have no number.
 const SLOTS: usize = 4096;
@@ -47,6 +47,42 @@ impl SequenceNumbers {
         self.collectives.store(0, Relaxed);
         self.others.store(0, Relaxed);
         self.made.store(0, Relaxed);
+    }
+}
+
+/// The only thread that has called MPI so far, 0 for none yet, or [`SEVERAL`].
+static CALLER: AtomicUsize = AtomicUsize::new(0);
+/// Threads may count at the same time. No thread has this number.
+const SEVERAL: usize = 1;
+
+/// Notes that several threads may call MPI at the same time.
+pub(crate) fn expect_several_threads() {
+    CALLER.store(SEVERAL, Relaxed);
+}
+
+/// Returns the next number of a counter of MPI, from 1. As long as one thread counts, an addition need not be atomic: that
+/// would wait for all stores before it.
+#[inline]
+pub(crate) fn next_of_mpi(counter: &AtomicU32, thread: usize) -> u32 {
+    let caller = CALLER.load(Relaxed);
+    if caller == SEVERAL || caller != thread && !is_only_caller(thread) {
+        return next(counter);
+    }
+    let number = counter.load(Relaxed).wrapping_add(1);
+    counter.store(number, Relaxed);
+    number
+}
+
+/// Whether no other thread has called MPI. A program that lets its second thread call in the very moment of a call of its
+/// first one has asked MPI for that, see [`expect_several_threads`].
+#[cold]
+fn is_only_caller(thread: usize) -> bool {
+    match CALLER.compare_exchange(0, thread, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(_) => {
+            CALLER.store(SEVERAL, Relaxed);
+            false
+        }
     }
 }
 
@@ -225,6 +261,19 @@ mod tests {
             assert_eq!(number(&TABLE, handle), Some(1));
             TABLE.end(handle);
         }
+    }
+
+    #[test]
+    fn calls_of_several_threads_have_numbers_of_their_own() {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let count = |thread| (0..1000).map(move |_| next_of_mpi(&COUNTER, thread)).collect::<Vec<u32>>();
+        assert_eq!(count(64), (1..=1000).collect::<Vec<u32>>());
+        // The second thread calls for the first time.
+        assert_eq!(next_of_mpi(&COUNTER, 128), 1001);
+        let threads: Vec<_> = [64, 128, 192].map(|thread| std::thread::spawn(move || count(thread))).into();
+        let mut all: Vec<u32> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        all.sort_unstable();
+        assert_eq!(all, (1002..=4001).collect::<Vec<u32>>());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! passed on without inspection.
 
 use crate::interpose::real::{MPI, MPI_FORTRAN, RealFunction, c_name, variable};
+use crate::runtime::errno;
 use rpd_ring::record::{COMM_SELF, COMM_WORLD, RequestCompletion};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -240,6 +241,8 @@ impl MpiAbi {
         if !self.open_mpi {
             return handle as u32 as usize;
         }
+        // MPI may change errno.
+        let _errno = errno::PreservedErrno::new();
         let Some(address) = convert.address() else { return 0 };
         // SAFETY: the four functions below have this type in Open MPI, and check the range of the
         // number that they get.
@@ -309,6 +312,8 @@ pub(super) static MESSAGE_F2C: RealFunction = RealFunction::new(c"PMPI_Message_f
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {
+    // MPI may change errno.
+    let _errno = errno::PreservedErrno::new();
     let address = function.address()?;
     let mut answer: c_int = 0;
     // SAFETY: the functions that are asked have this type, with a handle in an integer register, and

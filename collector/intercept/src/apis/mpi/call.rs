@@ -4,6 +4,7 @@ use super::abi::{MpiAbi, MpiHandle};
 use super::new_communicator::CommunicatorCreation;
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use crate::interpose::sequence::{self, CommunicatorTable};
+use crate::runtime::thread_place::thread_place;
 use rpd_ring::mpi::{self, MpiFunction};
 use rpd_ring::record::{MpiCall, MpiReceive};
 use std::ffi::c_int;
@@ -224,7 +225,8 @@ impl CallArguments {
     pub(super) fn seq(&self) -> Option<u32> {
         let numbers = COMMUNICATORS.of(MpiAbi::get().communicator(self.comm?))?;
         let is_collective = mpi::is_collective(self.function as u32);
-        Some(sequence::next(if is_collective { &numbers.collectives } else { &numbers.others }))
+        let counter = if is_collective { &numbers.collectives } else { &numbers.others };
+        Some(sequence::next_of_mpi(counter, thread_place().addr()))
     }
 
     /// Converts the call to its form in the ring.

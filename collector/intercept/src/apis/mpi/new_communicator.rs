@@ -131,14 +131,28 @@ fn world_group() -> Option<MpiHandle> {
     }
 }
 
+/// Whether several threads may call MPI at the same time. Not before it is initialised.
+pub(super) fn may_be_concurrent() -> bool {
+    // The levels are numbered from 0 in both families.
+    const MPI_THREAD_MULTIPLE: c_int = 3;
+    answer_of(&QUERY_THREAD).is_none_or(|provided| provided >= MPI_THREAD_MULTIPLE)
+}
+
 /// Calls `int f(int *flag)`.
 fn is_set(function: &RealFunction) -> Option<bool> {
-    let (address, mut flag) = (function.address()?, 0);
-    // SAFETY: the functions that are asked have this type, and may be called at any time.
+    answer_of(function).map(|flag| flag != 0)
+}
+
+/// Calls `int f(int *answer)`.
+fn answer_of(function: &RealFunction) -> Option<c_int> {
+    let (address, mut answer) = (function.address()?, 0);
+    // SAFETY: the functions that are asked have this type, and may be called after MPI_Init.
     let failed = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> c_int>(address)(&raw mut flag)
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> c_int>(address)(
+            &raw mut answer,
+        )
     };
-    (failed == 0).then_some(flag != 0)
+    (failed == 0).then_some(answer)
 }
 
 fn group(of: &RealFunction, comm: MpiHandle) -> Option<MpiHandle> {
@@ -159,6 +173,7 @@ fn free_group(mut group: MpiHandle) {
 }
 
 static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", Some(&MPI));
+static QUERY_THREAD: RealFunction = RealFunction::new(c"PMPI_Query_thread", Some(&MPI));
 static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", Some(&MPI));
 static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Some(&MPI));
 static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Some(&MPI));

@@ -3,11 +3,11 @@
 use super::abi::{MpiAbi, MpiHandle, MpiPointer, is_known};
 use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests, MessageUse};
 use super::narrow::{WaitingRequests, has_held_arrays};
-use super::new_communicator::world;
+use super::new_communicator::{may_be_concurrent, world};
 use super::own_statuses::{OwnStatuses, WILDCARDS};
 use super::pointers::{AnswerPlaces, StatusPlaces};
 use crate::interpose::inside::{CallOutcome, TracedCall};
-use crate::interpose::sequence::CommunicatorTable;
+use crate::interpose::sequence::{self, CommunicatorTable};
 use crate::runtime::errno;
 use rpd_ring::record::{NeighbourDirection, RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
@@ -69,8 +69,6 @@ struct Before {
 }
 
 fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
-    // Reading arguments may call MPI, which may change errno.
-    let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
     let mut before = Before { ordinal: 0, communicator: 0, request: 0, message: 0, waiting: None };
     if let CallEffect::Completes(requests, count, ..) = call.effect
@@ -128,6 +126,12 @@ fn count(call: &CallArguments) {
     let abi = MpiAbi::get();
     match call.effect {
         CallEffect::Makes(creation) => COMMUNICATORS.begin(abi.communicator(creation.place.one())),
+        CallEffect::MakesWorld => {
+            let _errno = errno::PreservedErrno::new();
+            if may_be_concurrent() {
+                sequence::expect_several_threads();
+            }
+        }
         CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
         CallEffect::StartsReceive(request) | CallEffect::PreparesReceive(request) if call.is_of_any() => {
             WILDCARDS.begin(abi.number(request.one()));
@@ -184,6 +188,7 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
             }
         }
         CallEffect::Makes(creation) => {
+            let _errno = errno::PreservedErrno::new();
             if let Some(request) = creation.request {
                 started(outcome, request.one());
             }
@@ -198,6 +203,7 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
             }
         }
         CallEffect::MakesWorld => {
+            let _errno = errno::PreservedErrno::new();
             if let Some(world) = world(call.function) {
                 outcome.producer.new_communicator(outcome.time, &world);
             }
