@@ -23,13 +23,30 @@ static long now(void) {
 }
 /* Median of the bursts, ns per round. */
 static int by_value(const void *a, const void *b) { double d = *(double *)a - *(double *)b; return (d > 0) - (d < 0); }
+/* Nanoseconds for which this thread could have run and had no CPU; 0 if the kernel does not count them. */
+static double delay(void) {
+    double run = 0, delay = 0;
+    FILE *file = fopen("/proc/thread-self/schedstat", "r");
+    if (file) {
+        if (fscanf(file, "%lf %lf", &run, &delay) != 2) delay = 0;
+        fclose(file);
+    }
+    return delay;
+}
+static double delayed, measured;
+/* Percent of the time of all bursts. */
+static double waited(void) { return 100 * delayed / measured; }
 #define BURSTS 400
 #define MEASURE(result, rounds, body) do { \
     static double each[BURSTS]; \
     for (int burst = 0; burst < BURSTS; burst++) { \
+        double before = delay(); \
         long began = now(); \
         for (int i = 0; i < (rounds); i++) { body; } \
-        each[burst] = (double)(now() - began) / (rounds); \
+        long took = now() - began; \
+        each[burst] = (double)took / (rounds); \
+        delayed += delay() - before; \
+        measured += took; \
         usleep(4000); \
     } \
     qsort(each, BURSTS, sizeof(double), by_value); \
@@ -37,7 +54,7 @@ static int by_value(const void *a, const void *b) { double d = *(double *)a - *(
 } while (0)
 "#;
 
-/// Prints ns of a push and pop pair, and of two clock reads. Without a library there is no roctx: then
+/// Prints ns of a push and pop pair, of two clock reads, and how long it had no CPU. Without a library there is no roctx: then
 /// the pair is a function call and a return.
 pub(crate) const PAIRS: &str = r#"
 static __attribute__((noinline)) int no_push(const char *m) { __asm__ volatile("" : : "r"(m)); return 0; }
@@ -50,12 +67,12 @@ int main(void) {
     push("warm"); pop();
     MEASURE(pair, 2000, push("forward"); pop());
     MEASURE(clocks, 2000, clock_gettime(CLOCK_BOOTTIME, &t); clock_gettime(CLOCK_BOOTTIME, &t));
-    printf("%f %f", pair, clocks);
+    printf("%f %f %f", pair, clocks, waited());
     return 0;
 }
 "#;
 
-/// Prints ns of a send to nobody, which costs MPI next to nothing, and of a poll.
+/// Prints ns of a send to no rank, which costs MPI next to nothing, of a poll, and how long it had no CPU.
 pub(crate) const MPI_CALLS: &str = r#"
 #include <mpi.h>
 int main(int argc, char **argv) {
@@ -66,7 +83,7 @@ int main(int argc, char **argv) {
     MPI_Send(data, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
     MEASURE(send, 1000, MPI_Send(data, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
     MEASURE(poll, 1000, MPI_Iprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
-    printf("%f %f", send, poll);
+    printf("%f %f %f", send, poll, waited());
     MPI_Finalize();
     return 0;
 }
