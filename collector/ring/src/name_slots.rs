@@ -18,7 +18,7 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Maximum number of bytes of a [`ShortName`].
 const SHORT_BYTES: usize = 16;
 
-/// What a slot is found by.
+/// Length and hash of a name, which select and identify its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameKey {
     /// Number of bytes that are stored, with [`CUT_BIT`].
@@ -33,7 +33,7 @@ impl NameKey {
         (self.hash >> 56) as u8
     }
 
-    /// What the slot has if the name's text begins at this word of the segment.
+    /// Returns the content of the slot for a text that begins at this word of the segment.
     #[inline(always)]
     fn entry(self, word: u16) -> u64 {
         u64::from(word) | u64::from(self.length) << 16 | (self.hash << 8) & 0xffff_ffff_0000_0000

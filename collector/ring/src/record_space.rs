@@ -38,7 +38,7 @@ pub(crate) struct RecordSpace {
     position: u64,
     /// End of what records of the current segment may take.
     end: u64,
-    /// What the position lacks to the bytes ever written.
+    /// Number of bytes ever written, minus the position; may be negative and wraps around.
     before: u64,
     /// First word of the current segment.
     start: usize,

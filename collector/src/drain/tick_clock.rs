@@ -192,7 +192,7 @@ impl TickClock {
                         open.line.rate,
                     );
                 } else {
-                    // The counter began anew: what it showed before may come again.
+                    // The counter restarted: its earlier values may occur again.
                     self.parts.clear();
                     self.begin_part(reading, i64::MIN, open.line.rate);
                 }
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(all, [0, 0, 5_000, 5_000, 5_000, 5_000]);
     }
 
-    /// The kernel may slew its clock by more than a rate that goes on, and then it is no jump any more.
+    /// A rate change beyond the threshold counts as one jump, and the next readings give the new rate.
     #[test]
     fn a_lasting_rate_is_one_jump_at_most() {
         for ppm in [2_000.0, 10_000.0, -80_000.0] {
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// A suspended machine: its counter begins anew, or stops, while `CLOCK_BOOTTIME` goes on.
+    /// On a suspended machine the counter restarts or stops while `CLOCK_BOOTTIME` continues.
     #[test]
     fn after_a_suspension_times_are_right_again() {
         const HOUR: i64 = 3_600_000_000_000;

@@ -146,7 +146,8 @@ fn is_set(function: &RealFunction) -> Option<bool> {
 /// Calls `int f(int *answer)`.
 fn answer_of(function: &RealFunction) -> Option<c_int> {
     let (address, mut answer) = (function.address()?, 0);
-    // SAFETY: the functions that are asked have this type, and may be called after MPI_Init.
+    // SAFETY: the functions that are asked have this type. MPI_Query_thread is asked after MPI_Init alone, and the others
+    // may be called at any time.
     let failed = unsafe {
         std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> c_int>(address)(
             &raw mut answer,
