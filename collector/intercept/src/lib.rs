@@ -54,7 +54,7 @@ mod runtime;
 
 use apis::{exits, roctx};
 use interpose::real;
-use runtime::{errno, generation, settings, thread};
+use runtime::{errno, generation, process, settings, thread};
 
 /// Runs when the library is loaded, before `main`, with one thread.
 #[used]
@@ -67,9 +67,10 @@ extern "C" fn constructor() {
     exits::prepare();
     roctx::prepare();
     real::prepare();
-    if settings::get().is_some() {
+    if let Some(settings) = settings::get() {
         generation::prepare(after_fork);
         thread::prepare();
+        settings.tracer.into_iter().for_each(process::permit_tracer);
     }
 }
 
@@ -77,4 +78,6 @@ extern "C" fn constructor() {
 extern "C" fn after_fork() {
     thread::after_fork();
     generation::reset();
+    let _errno = errno::PreservedErrno::new();
+    settings::get().and_then(|settings| settings.tracer).into_iter().for_each(process::permit_tracer);
 }

@@ -23,6 +23,8 @@ pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
 /// Variable with the inode of the collector's time namespace, if the library may write ticks instead of times: in another
 /// namespace it may not, as the collector would convert them to times of its own. 0 where there are no such namespaces.
 pub const TICKS_VARIABLE: &str = "RPD_TICKS";
+/// Variable with the process id of the collector, if it may read the memory of the program only with the permission of that.
+pub const TRACER_VARIABLE: &str = "RPD_TRACER";
 /// Names of the APIs that the library can record.
 pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 

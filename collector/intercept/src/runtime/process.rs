@@ -49,6 +49,13 @@ pub(crate) fn time_namespace() -> u64 {
     }
 }
 
+/// Permits a process to read the memory of this one where Yama restricts that to parents. A child of fork(2) has no such
+/// permission until it gives one itself.
+pub(crate) fn permit_tracer(pid: usize) {
+    // SAFETY: the system call takes a number and changes no memory. It fails without Yama, which needs no permission.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, pid as libc::c_ulong, 0, 0, 0) };
+}
+
 /// Returns the system's name of the calling thread.
 pub(crate) fn thread_name() -> ThreadName {
     let mut name = ThreadName::default();

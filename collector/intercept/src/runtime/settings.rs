@@ -3,7 +3,7 @@
 
 use rpd_ring::layout;
 use rpd_ring::message::{
-    MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE, TRACED,
+    MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE, TRACED, TRACER_VARIABLE,
 };
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -22,6 +22,8 @@ pub(crate) struct TraceSettings {
     pub(crate) memory: usize,
     /// Time namespace in which times may be ticks.
     pub(crate) ticks_namespace: Option<u64>,
+    /// Process id of the collector, if it needs permission to read the memory of this process.
+    pub(crate) tracer: Option<usize>,
     /// Bits of [`TracedApi`] that are recorded.
     traced: u8,
 }
@@ -50,6 +52,7 @@ pub(crate) fn read() {
         ring_bytes: layout::ring_bytes(ring_bytes),
         memory: number(MEMORY_VARIABLE).unwrap_or(layout::DEFAULT_MEMORY_BYTES),
         ticks_namespace: number(TICKS_VARIABLE).map(|inode| inode as u64),
+        tracer: number(TRACER_VARIABLE),
         traced: variable(TRACE_VARIABLE).map_or(u8::MAX, traced),
     };
     GATE.store(settings.traced, Relaxed);
