@@ -44,7 +44,7 @@ fn of_node(
     units: &'static str,
     component: &'static str,
 ) -> MetricCounter {
-    MetricCounter { name, description, units, component, agent: NODE, instance: 0, tid: None }
+    MetricCounter { name, description, units, component, agent: NODE, instance: 0, thread: None }
 }
 
 fn find_cpu_and_memory(root: &Path, metrics: &mut NodeMetrics) {

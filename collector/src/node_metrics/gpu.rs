@@ -56,7 +56,7 @@ fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMet
     let mut add = |path: PathBuf, divisor: f64, name: &str, description, units| {
         let name = name.to_owned();
         let counter =
-            MetricCounter { name, description, units, component: "gpu", agent, instance, tid: None };
+            MetricCounter { name, description, units, component: "gpu", agent, instance, thread: None };
         metrics.add(BoundedFile::page(&path), FileMeaning::Value(divisor), vec![counter]);
     };
     for (file, name, description, units) in [

@@ -194,7 +194,7 @@ mod tests {
             component: "",
             agent: 0,
             instance: 0,
-            tid: None,
+            thread: None,
         };
         std::fs::write(&path, "7\n").unwrap();
         let mut metrics = NodeMetrics::new(1);
@@ -227,7 +227,7 @@ mod tests {
             component: "",
             agent: 0,
             instance: 0,
-            tid: None,
+            thread: None,
         };
         let mut metrics = NodeMetrics::new(1);
         for _ in 0..MAX_COUNTERS + 10 {

@@ -1,10 +1,11 @@
 //! Converts items to rows of a shard.
 
 use super::rows::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
+use super::sample_tracks::SampleTracks;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
-use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
+use rpd_shard::model::rocpd::{EVENT, INFO_THREAD, STRING};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::record::{Loss, LossCause};
 
@@ -13,6 +14,7 @@ pub(super) struct ItemRows<'a> {
     pub(super) writer: &'a mut ShardWriter<Vec<u8>>,
     /// Id in the shard of each name.
     pub(super) names: &'a mut Vec<i64>,
+    pub(super) tracks: &'a mut SampleTracks,
 }
 
 impl ItemRows<'_> {
@@ -118,7 +120,8 @@ impl ItemRows<'_> {
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
             OutputItem::MetricsDescription(description) => description.write(self.writer)?,
-            OutputItem::MetricsTick(tick) => tick.write(self.writer)?,
+            OutputItem::MetricsTick(tick) => tick.write(self.writer, self.tracks)?,
+            OutputItem::PythonSample(sample) => sample.write(self.writer, self.tracks)?,
             OutputItem::Process(process) => self.writer.process(process)?,
             OutputItem::Command(command) => self.writer.command(command)?,
             OutputItem::Clock(set) => self.writer.clock(set)?,
@@ -169,6 +172,7 @@ fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
         OutputItem::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
         OutputItem::Request(span, _) => (span.source, Some(MPI_REQUEST)),
         OutputItem::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
+        OutputItem::PythonSample(sample) => (sample.source, Some(EVENT)),
         OutputItem::MetricsDescription(_)
         | OutputItem::MetricsTick(_)
         | OutputItem::Process(_)

@@ -3,21 +3,24 @@
 
 mod early;
 mod item_rows;
+mod python_rows;
 mod queue;
 mod rows;
+mod sample_tracks;
 mod shard_file;
 mod shard_place;
 mod system_rows;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
+pub(crate) use python_rows::PythonSample;
 pub use queue::ShardOutput;
 pub(crate) use queue::SideOutput;
 pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow, TopologyNeighbours};
 pub use rows::{EventSpan, NameId, OutputBatch, OutputItem};
 pub use shard_place::ShardPlace;
 pub(crate) use shard_place::{DEFAULT_MAX_BYTES, PlaceError};
-pub(crate) use system_rows::{MetricAgent, MetricCounter, MetricsDescription, MetricsTick};
+pub(crate) use system_rows::{CountedThread, MetricAgent, MetricCounter, MetricsDescription, MetricsTick};
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! Items that the collecting thread sends to the writing thread.
 
+use super::python_rows::PythonSample;
 use super::system_rows::{MetricsDescription, MetricsTick};
 use rpd_ring::record::MpiReceive;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
@@ -147,6 +148,8 @@ pub enum OutputItem {
     MetricsDescription(Box<MetricsDescription>),
     /// Values of counters at one time.
     MetricsTick(Box<MetricsTick>),
+    /// The Python stack of a thread at one time.
+    PythonSample(Box<PythonSample>),
     /// An entry of the loss ledger.
     Loss(Loss),
     /// Asks the writing thread to sync everything before this item, because a signal announces the end.

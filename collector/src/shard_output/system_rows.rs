@@ -5,24 +5,24 @@
 //! |---|---|
 //! | `rocpd_info_process` | one, `rpd-collect: system metrics of HOST` |
 //! | `rocpd_info_agent` | one of type `CPU` for the node, and one of type `GPU` per device, with its PCI address in the name and in `$.rpd.pci` |
-//! | `rocpd_info_pmc` | one per counter, `value_type` `ABS`, `target_arch` `CPU` or `GPU`; `$.rpd.tid` of that of a thread |
-//! | `rocpd_track` | one, `system`, without a thread |
+//! | `rocpd_info_pmc` | one per counter, `value_type` `ABS`, `target_arch` `CPU` or `GPU`; of a thread, `$.rpd.tid` and, if they are known, its CPUs in `$.rpd.cpus` |
+//! | `rocpd_track` | one of the source, `system`, without a thread |
 //! | `rocpd_event` | one per tick, category `SYSTEM_METRICS`; `$.rpd.period_ms` on the first, and where the period changes |
 //! | `rocpd_sample` | one per tick; rocprofiler-systems has one per counter and tick |
 //! | `rocpd_pmc_event` | one per value, which is written if it changed, and once a second |
 
+use super::sample_tracks::SampleTracks;
+use crate::host::cpus::CpuList;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::Value;
-use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
+use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE};
 use rpd_shard::record::{Loss, LossCause};
 use std::io::Write;
 
 /// Category of the events.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
-/// Name of the track of the samples.
-const TRACK_NAME: &[u8] = b"system";
-/// Key of the only track, node and process of the source.
+/// Key of the only node and process of the source.
 const ONLY: Value<'static> = Value::Int(1);
 const ZERO: Value<'static> = Value::Int(0);
 const EMPTY: Value<'static> = Value::Text(b"");
@@ -56,8 +56,24 @@ pub(crate) struct MetricCounter {
     pub(crate) agent: usize,
     /// Index of the device among those of the component.
     pub(crate) instance: usize,
-    /// Thread id from the system, of a counter of a thread.
-    pub(crate) tid: Option<i32>,
+    /// The thread, of a counter of a thread.
+    pub(crate) thread: Option<CountedThread>,
+}
+
+/// The thread of a counter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CountedThread {
+    /// Thread id from the system.
+    pub(crate) tid: i32,
+    /// CPUs that the thread may run on, if they are known.
+    pub(crate) cpus: Option<CpuList>,
+}
+
+impl CountedThread {
+    fn extdata(&self) -> String {
+        let cpus = self.cpus.as_ref().map(|cpus| format!(r#","cpus":"{cpus}""#)).unwrap_or_default();
+        format!(r#"{{"rpd":{{"tid":{}{cpus}}}}}"#, self.tid)
+    }
 }
 
 /// Agents and counters of the node or of a process. The first description of a source has its agents, and later ones have
@@ -99,8 +115,8 @@ impl MetricsDescription {
             writer.push(self.source, INFO_AGENT, &row)?;
         }
         for counter in &self.counters {
-            let MetricCounter { name, description, units, component, tid, .. } = counter;
-            let extdata = tid.map(|tid| format!(r#"{{"rpd":{{"tid":{tid}}}}}"#));
+            let MetricCounter { name, description, units, component, thread, .. } = counter;
+            let extdata = thread.as_ref().map(CountedThread::extdata);
             let [name, text, units, component, value_type] =
                 [name.as_str(), description, units, component, "ABS"].map(Value::from);
             let (agent, instance) = (int(counter.agent + 1), int(counter.instance));
@@ -127,23 +143,23 @@ impl MetricsDescription {
             ];
             writer.push(self.source, INFO_PMC, &row)?;
         }
-        if self.agents.is_empty() {
-            return Ok(());
-        }
-        let name = Value::Int(writer.string(TRACK_NAME)?);
-        writer.push(self.source, TRACK, &[ONLY, ONLY, Value::Null, name, NOTHING])?;
         Ok(())
     }
 }
 
 impl MetricsTick {
-    pub(super) fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+    pub(super) fn write<W: Write>(
+        &self,
+        writer: &mut ShardWriter<W>,
+        tracks: &mut SampleTracks,
+    ) -> Result<(), WriteError> {
+        let track = Value::Int(tracks.system(writer, self.source)?);
         let category = Value::Int(writer.string(CATEGORY)?);
         let extdata = self.period.map(|ms| format!(r#"{{"rpd":{{"period_ms":{ms}}}}}"#));
         let extdata = extdata.as_deref().map_or(NOTHING, Value::from);
         let event = [category, ZERO, ZERO, ZERO, NOTHING, NOTHING, extdata];
         let event = Value::Int(writer.push(self.source, EVENT, &event)?);
-        writer.push(self.source, SAMPLE, &[ONLY, Value::Int(self.time), event, NOTHING])?;
+        writer.push(self.source, SAMPLE, &[track, Value::Int(self.time), event, NOTHING])?;
         for (counter, value) in &self.values {
             let row = [event, Value::Int(*counter), Value::Real(*value), NOTHING];
             writer.push(self.source, PMC_EVENT, &row)?;

@@ -4,6 +4,7 @@ use super::early::{self, EarlyShard, ShardBeginning};
 use super::item_rows::ItemRows;
 use super::queue::{BatchReceiver, ReceivedBatch};
 use super::rows::{OutputBatch, OutputItem};
+use super::sample_tracks::SampleTracks;
 use super::shard_file::{ShardCompletion, ShardFile};
 use super::shard_place::NewShard;
 use super::{PlaceError, ShardPlace};
@@ -150,6 +151,7 @@ struct Recording {
     max_bytes: u64,
     /// Id in the shard of each name.
     names: Vec<i64>,
+    tracks: SampleTracks,
     /// The warning about rows that are no longer written was printed.
     has_warned: bool,
 }
@@ -177,6 +179,7 @@ impl Recording {
             path: new.path,
             max_bytes: place.max_bytes,
             names: Vec::new(),
+            tracks: SampleTracks::default(),
             has_warned: false,
         };
         // A collector that is killed before its first flush leaves a shard that names its rank.
@@ -187,7 +190,8 @@ impl Recording {
     fn write(&mut self, batch: &OutputBatch) {
         let (mut items, mut ranges) = (batch.items.iter(), batch.ranges.iter());
         let mut put_rest = |file: &mut ShardFile<File>| {
-            let mut rows = ItemRows { writer: &mut file.writer, names: &mut self.names };
+            let (names, tracks) = (&mut self.names, &mut self.tracks);
+            let mut rows = ItemRows { writer: &mut file.writer, names, tracks };
             items.try_for_each(|item| rows.put_or_count(item))?;
             ranges.try_for_each(|span| rows.range(span))
         };
