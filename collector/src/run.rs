@@ -30,7 +30,7 @@ pub fn run(arguments: &[OsString]) -> ! {
         std::process::exit(child::replace(&command));
     }
     let loaded = CollectOptions::load(CollectOptions::parser(), arguments, |name| std::env::var_os(name));
-    let LoadedOptions { options, warnings, settings } = loaded.unwrap_or_else(|error| refuse(&error));
+    let LoadedOptions { options, mut warnings, settings } = loaded.unwrap_or_else(|error| refuse(&error));
     if options.print_config {
         warnings.iter().for_each(|line| warn(format_args!("{line}")));
         let printed = std::io::stdout().write_all(settings.show(TABLE).as_bytes());
@@ -39,6 +39,7 @@ pub fn run(arguments: &[OsString]) -> ! {
     options.check().unwrap_or_else(|error| refuse(&error));
     let placement = cpus::placement(options.collector_cpus.as_ref(), settings.origin(cpus::OPTION))
         .unwrap_or_else(|error| refuse(&format_args!("--{}: {error}", cpus::OPTION)));
+    warnings.extend(cpus::crowding());
     let session = match CommandSession::prepare(&options, placement, warnings) {
         Ok(session) => session,
         Err(error) => session::run_unrecorded(&options, &error),

@@ -53,8 +53,16 @@ pub(crate) struct NodeCpus {
     allowed: CpuList,
     /// CPUs of this rank.
     own: CpuList,
-    /// CPUs that other processes of the launcher are bound to.
-    siblings: CpuList,
+    /// Other processes of the launcher that are bound to CPUs.
+    siblings: Vec<BoundSibling>,
+}
+
+/// A process of the launcher that may run on some of the job's CPUs only.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct BoundSibling {
+    cpus: CpuList,
+    /// It is a rank under rpd-collect.
+    is_rank: bool,
 }
 
 impl FromStr for CpuList {
@@ -142,7 +150,7 @@ impl NodeCpus {
     pub(crate) fn of_this_process() -> Option<NodeCpus> {
         let own = CpuList::of(&sched_getaffinity(None).ok()?);
         let allowed = allowed()?;
-        let siblings = cpus_of_siblings(&allowed);
+        let siblings = bound_siblings(&allowed);
         Some(NodeCpus { allowed, own, siblings })
     }
 
@@ -158,7 +166,8 @@ impl NodeCpus {
     }
 
     fn beside(&self) -> CpuPlacement {
-        let free = self.allowed.without(&self.own).without(&self.siblings);
+        let free = self.allowed.without(&self.own);
+        let free = self.siblings.iter().fold(free, |free, sibling| free.without(&sibling.cpus));
         if !free.0.is_empty() {
             return CpuPlacement { cpus: Some(free), line: None };
         }
@@ -168,6 +177,23 @@ impl NodeCpus {
             self.allowed
         );
         CpuPlacement { cpus: None, line: Some(line) }
+    }
+
+    /// Returns a warning if more ranks are bound to the CPUs of this one than there are. Ranks that may run on every CPU of
+    /// the job are not bound.
+    fn crowding(&self) -> Option<String> {
+        let is_inside =
+            |sibling: &&BoundSibling| sibling.is_rank && sibling.cpus.without(&self.own).0.is_empty();
+        let ranks = 1 + self.siblings.iter().filter(is_inside).count();
+        let (count, own) = (self.own.0.len(), &self.own);
+        let is_bound = !self.allowed.without(own).0.is_empty();
+        (is_bound && ranks > count).then(|| {
+            let s = if count == 1 { "" } else { "s" };
+            format!(
+                "warning: {ranks} ranks are bound to CPU{s} {own}, so that they take turns; bind each rank to CPUs of its own \
+                 (mpirun --bind-to core, srun --cpu-bind=cores)"
+            )
+        })
     }
 
     fn on(&self, list: &CpuList) -> Result<CpuPlacement, NotAllowedError> {
@@ -198,10 +224,10 @@ fn allowed() -> Option<CpuList> {
 /// Wrappers between the launcher and this process that are skipped.
 const MAX_WRAPPERS: usize = 4;
 
-/// Returns the CPUs of the other processes that the launcher started, if those are bound by now. A process
+/// Returns the other processes that the launcher started, if they are bound by now. A process
 /// that may run on every CPU of the job counts as not bound. The launcher is the first process above this one
 /// with several children: a wrapper such as a shell has one.
-fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
+fn bound_siblings(allowed: &CpuList) -> Vec<BoundSibling> {
     let parent = std::os::unix::process::parent_id() as i32;
     let parents: Vec<i32> =
         iter::once(parent).chain(process::ancestors(parent)).take(1 + MAX_WRAPPERS).collect();
@@ -212,12 +238,30 @@ fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
         children
     });
     let siblings = siblings.find(|siblings| !siblings.is_empty()).unwrap_or_default();
-    let lists = siblings.into_iter().filter_map(|pid| {
+    let bound = siblings.into_iter().filter_map(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-        list.parse::<CpuList>().ok().filter(|list| !allowed.without(list).0.is_empty())
+        let list = status.lines().find_map(|line| line.strip_prefix(ALLOWED))?;
+        let cpus = list.parse::<CpuList>().ok().filter(|list| !allowed.without(list).0.is_empty())?;
+        let name = status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or_default();
+        Some(BoundSibling { cpus, is_rank: name.trim() == PROGRAM })
     });
-    CpuList(lists.flat_map(|list| list.0).collect())
+    bound.collect()
+}
+
+/// Line of the status of a thread with its CPUs.
+const ALLOWED: &str = "Cpus_allowed_list:";
+/// Name of the program that starts a rank.
+const PROGRAM: &str = "rpd-collect";
+
+/// Returns the CPUs that a thread may run on, as `0,4-7`. `None` if the thread has ended.
+pub(crate) fn cpus_of_thread(pid: i32, tid: i32) -> Option<CpuList> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix(ALLOWED))?.parse().ok()
+}
+
+/// Returns a warning if more ranks of this node are bound to the CPUs of this one than there are.
+pub(crate) fn crowding() -> Option<String> {
+    NodeCpus::of_this_process()?.crowding()
 }
 
 /// Applies the option of a call, which comes from `origin`. A list that was typed must be possible; one from
@@ -266,6 +310,32 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn bound(text: &str) -> BoundSibling {
+        BoundSibling { cpus: list(text), is_rank: true }
+    }
+
+    #[test]
+    fn ranks_that_are_bound_to_too_few_cpus_are_counted() {
+        for (allowed, own, siblings, ranks) in [
+            ("0-7", "0", &["0", "1"][..], Some("2 ranks are bound to CPU 0,")),
+            ("0-7", "0-1", &["0", "1", "2"], Some("3 ranks are bound to CPUs 0-1,")),
+            ("0-7", "0-1", &["0", "1-2", "2"], None),
+            ("0-7", "0-7", &["0", "1", "0-6", "0-6", "1", "1", "1", "1", "1"], None),
+            ("0", "0", &[], None),
+        ] {
+            let siblings = siblings.iter().map(|text| bound(text)).collect();
+            let node = NodeCpus { allowed: list(allowed), own: list(own), siblings };
+            match (node.crowding(), ranks) {
+                (None, None) => {}
+                (Some(line), Some(ranks)) => assert!(line.contains(ranks), "{line}"),
+                other => panic!("{own}: {other:?}"),
+            }
+        }
+        let other = BoundSibling { is_rank: false, ..bound("0") };
+        let node = NodeCpus { allowed: list("0-7"), own: list("0"), siblings: vec![other] };
+        assert_eq!(node.crowding(), None, "another program of the launcher");
+    }
+
     #[test]
     fn lists_are_those_of_taskset() {
         for (text, shown) in [
@@ -289,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_list_is_taken_as_far_as_the_job_may_run_there() {
-        let node = NodeCpus { allowed: list("0-7"), own: list("0-1"), siblings: list("2-3") };
+        let node = NodeCpus { allowed: list("0-7"), own: list("0-1"), siblings: vec![bound("2-3")] };
         let place = |text: &str| node.place(&text.parse().unwrap());
         let on = |text: &str| place(text).map(|placed| (placed.cpus, placed.line));
         assert_eq!(on("7"), Ok((Some(list("7")), None)));
@@ -307,7 +377,7 @@ mod tests {
     #[test]
     fn auto_takes_no_cpu_of_a_rank() {
         for (own, siblings) in [("0-7", "0"), ("0-3", "4-7")] {
-            let node = NodeCpus { allowed: list("0-7"), own: list(own), siblings: list(siblings) };
+            let node = NodeCpus { allowed: list("0-7"), own: list(own), siblings: vec![bound(siblings)] };
             let placed = node.place(&CollectorCpus::Auto).unwrap();
             assert!(
                 placed.cpus.is_none()

@@ -4,16 +4,21 @@
 //! The rows belong to the process of the thread. A value counts from its time to that of the next one, see
 //! [`shares::ThreadShares`].
 
+mod cpu_quota;
 mod shares;
 
 use super::file::BoundedFile;
 use crate::drain::{RecordedThread, RecordedThreads};
+use crate::host::cpus::cpus_of_thread;
+use crate::host::machine;
 use crate::shard_output::{
-    MetricAgent, MetricCounter, MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput,
+    CountedThread, MetricAgent, MetricCounter, MetricsDescription, MetricsTick, OutputBatch, OutputItem,
+    SideOutput,
 };
+use cpu_quota::CpuQuota;
 use shares::{IntervalShares, SchedTimes, ThreadShares};
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The values of a thread that lives shorter are dropped: such threads are many, and short commands need no counters.
@@ -24,6 +29,10 @@ const MAX_THREADS: usize = 256;
 const MAX_COUNTERS: i64 = 1 << 12;
 /// Maximum number of items that wait for the writing thread. Beyond that, intervals become longer.
 const MAX_PENDING_ITEMS: usize = 4096;
+/// Name of the counter of quotas.
+const QUOTA_COUNTER: &str = "cgroup.cpu_throttled";
+/// Time between two reads of the quotas, ns.
+const QUOTA_PERIOD_NS: i64 = 1_000_000_000;
 /// Bytes of a line of `schedstat`.
 const LINE_BYTES: usize = 128;
 
@@ -76,8 +85,17 @@ enum ThreadRows {
 struct SampledProcess {
     /// Number of counters.
     counters: i64,
+    /// The quotas of its cgroups, with the key of their counter.
+    quota: Option<(i64, SampledQuota)>,
     /// How many threads have had each name.
     names: BTreeMap<Box<str>, u32>,
+}
+
+/// The quotas of the cgroups of a process.
+struct SampledQuota {
+    quota: CpuQuota,
+    /// Time of the last read, and the sum then, ns.
+    last: (i64, u64),
 }
 
 impl ThreadTimes {
@@ -139,6 +157,12 @@ impl ThreadTimes {
                 }
             }
         }
+        for (source, process) in &mut self.processes {
+            let Some((counter, quota)) = &mut process.quota else { continue };
+            if let Some((start, share)) = quota.add(time).filter(|_| has_room) {
+                completed.entry((start, *source)).or_default().push((*counter, share));
+            }
+        }
         self.push(completed);
     }
 
@@ -150,6 +174,11 @@ impl ThreadTimes {
         let (stay, gone): (Vec<_>, Vec<_>) = known.partition(|known| numbers.contains(&known.thread.number));
         self.threads = stay;
         self.end_threads(&gone);
+        for (source, process) in &mut self.processes {
+            if !self.threads.iter().any(|known| known.thread.source == *source) {
+                process.quota = None;
+            }
+        }
         let last = self.threads.iter().map(|known| known.thread.number).max().unwrap_or(0);
         let new = listed.into_iter().filter(|thread| thread.number > last);
         let since = Instant::now();
@@ -200,6 +229,7 @@ impl ThreadTimes {
                 if *known > 1 { format!(" {name} {known}") } else { format!(" {name}") }
             }
         };
+        let cpus = cpus_of_thread(pid, tid);
         let counter = |what: &str, description| MetricCounter {
             name: format!("{what}{suffix}"),
             description,
@@ -207,7 +237,7 @@ impl ThreadTimes {
             component: "cpu",
             agent: 0,
             instance: 0,
-            tid: Some(tid),
+            thread: Some(CountedThread { tid, cpus: cpus.clone() }),
         };
         let is_first = first_counter == 1;
         let agent = || MetricAgent {
@@ -216,13 +246,21 @@ impl ThreadTimes {
             product: String::new(),
             pci: String::new(),
         };
+        let mut counters = vec![
+            counter("thread.cpu", "Share of time in which the thread ran"),
+            counter("thread.cpu_wait", "Share of time in which the thread waited for a CPU"),
+        ];
+        if is_first && let Some(quota) = SampledQuota::of(&self.root, pid, self.max_open_files) {
+            let description = "CPU time that quotas of its cgroups took from the processes in them";
+            let named = counter("", description);
+            counters.push(MetricCounter { name: QUOTA_COUNTER.to_owned(), thread: None, ..named });
+            process.counters += 1;
+            process.quota = Some((process.counters, quota));
+        }
         self.items.push(OutputItem::MetricsDescription(Box::new(MetricsDescription {
             source,
             agents: if is_first { vec![agent()] } else { Vec::new() },
-            counters: vec![
-                counter("thread.cpu", "Share of time in which the thread ran"),
-                counter("thread.cpu_wait", "Share of time in which the thread waited for a CPU"),
-            ],
+            counters,
         })));
         let ThreadState::Sampled { rows, .. } = &mut self.threads[at].state else { return };
         if let ThreadRows::Held(held) = std::mem::replace(rows, ThreadRows::Counter(first_counter)) {
@@ -254,6 +292,30 @@ impl ThreadTimes {
         self.end_threads(&threads);
         // Fails only if the writing thread has ended, which the outbox of the node reports.
         let _ = self.output.send(OutputBatch::of(self.items));
+    }
+}
+
+impl SampledQuota {
+    fn of(root: &Path, pid: i32, max_open_files: usize) -> Option<SampledQuota> {
+        let mut quota = CpuQuota::of(root, pid)?;
+        if max_open_files == 0 {
+            quota.close();
+        }
+        let last = (machine::boottime(), quota.throttled_ns()?);
+        Some(SampledQuota { quota, last })
+    }
+
+    /// Reads the sum, if it is time. Returns the start of the interval that ends now, and its share, % of a CPU.
+    fn add(&mut self, time: i64) -> Option<(i64, f64)> {
+        let (start, before) = self.last;
+        let length = time.saturating_sub(start);
+        if length < QUOTA_PERIOD_NS {
+            return None;
+        }
+        let now = self.quota.throttled_ns()?;
+        self.last = (time, now);
+        let share = now.saturating_sub(before) as f64 / length as f64;
+        Some((start, (share * 1e4).round() / 100.0))
     }
 }
 
