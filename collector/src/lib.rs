@@ -14,6 +14,7 @@
 //! child/          the command: its program, library, signals and end
 //! drain/          rings in, rows out
 //! node_metrics/   counters of the node and of recorded threads
+//! python_samples/ Python stacks of recorded threads, read from outside
 //! clock_probe/    the clocks of nodes against each other
 //! backend/        profilers that run the command, or run inside of it, and their files
 //! command_line/   options
@@ -32,6 +33,7 @@ mod host;
 mod launcher;
 mod log;
 mod node_metrics;
+mod python_samples;
 mod run;
 mod run_folder;
 mod session;

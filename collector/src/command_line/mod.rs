@@ -116,7 +116,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSet>,
 
-    /// What to record: roctx, mpi, rccl, system (metrics of the node), all or none [default: all]
+    /// What to record: roctx, mpi, rccl, system (metrics of the node), all of these, python (samples of stacks) or none [default: all]
     #[arg(long, value_name = "WHAT")]
     pub trace: Option<TraceSelection>,
 
@@ -382,7 +382,7 @@ impl CollectOptions {
         BackendRequest {
             choice: self.backend.as_ref().unwrap_or(&AUTO),
             named: self.backend.is_some(),
-            library: self.trace.as_ref().is_some_and(|trace| !trace.library.is_empty()),
+            library: self.trace.as_ref().is_some_and(TraceSelection::names_calls),
             words: self.words(),
             arguments: &self.backend_arg,
             config: self.backend_config.as_deref(),

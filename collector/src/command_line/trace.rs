@@ -6,6 +6,8 @@ use std::str::FromStr;
 /// Word for the metrics that the collector itself records, besides the calls that the library records in the
 /// program.
 const SYSTEM: &str = "system";
+/// Word for samples of Python stacks, which the collector takes from outside of the program.
+const PYTHON: &str = "python";
 
 /// Selection of APIs and metrics to record, as in `--trace roctx,mpi,rccl,system`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,11 +16,13 @@ pub struct TraceSelection {
     pub library: Vec<&'static str>,
     /// Record the metrics of the node.
     pub system: bool,
+    /// Sample the Python stacks of recorded threads.
+    pub python: bool,
 }
 
 impl Default for TraceSelection {
     fn default() -> TraceSelection {
-        TraceSelection { library: TRACED.to_vec(), system: true }
+        TraceSelection { library: TRACED.to_vec(), system: true, python: false }
     }
 }
 
@@ -32,8 +36,15 @@ impl TraceSelection {
             [one] => Some(format!("{one} calls")),
             [first @ .., last] => Some(format!("{} and {last} calls", first.join(", "))),
         };
+        let stacks = self.python.then(|| "Python stacks".to_owned());
         let metrics = self.system.then(|| "system metrics".to_owned());
-        calls.into_iter().chain(metrics).collect::<Vec<_>>().join(" and ")
+        calls.into_iter().chain(stacks).chain(metrics).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Returns whether the user chose calls. `python` records all of them without a choice.
+    pub fn names_calls(&self) -> bool {
+        let follows_python = self.python && self.library == TRACED;
+        !self.library.is_empty() && !follows_python
     }
 
     /// Returns the value of [`rpd_ring::message::TRACE_VARIABLE`].
@@ -46,22 +57,29 @@ impl FromStr for TraceSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<TraceSelection, String> {
-        let mut trace = TraceSelection { library: Vec::new(), system: false };
+        let mut trace = TraceSelection { library: Vec::new(), system: false, python: false };
         let lower = text.to_ascii_lowercase();
         for word in lower.split(',').map(str::trim) {
             match TRACED.into_iter().find(|known| *known == word) {
                 Some(known) if trace.library.contains(&known) => {}
                 Some(known) => trace.library.push(known),
                 None if word == SYSTEM => trace.system = true,
-                None if word == "all" => trace = TraceSelection::default(),
+                None if word == PYTHON => trace.python = true,
+                None if word == "all" => {
+                    trace = TraceSelection { python: trace.python, ..TraceSelection::default() };
+                }
                 None if word == "none" => {}
                 None => {
                     return Err(format!(
-                        "{word:?} cannot be recorded; did you mean {}? There are roctx, mpi, rccl, system, all and none",
+                        "{word:?} cannot be recorded; did you mean {}? There are roctx, mpi, rccl, python, system, all and none",
                         nearest(word)
                     ));
                 }
             }
+        }
+        if trace.python && trace.library.is_empty() {
+            // Stacks are sampled of threads that the library records.
+            trace.library = TRACED.to_vec();
         }
         trace.library.sort_by_key(|word| TRACED.iter().position(|known| known == word));
         Ok(trace)
@@ -70,7 +88,8 @@ impl FromStr for TraceSelection {
 
 impl std::fmt::Display for TraceSelection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let words: Vec<&str> = self.library.iter().copied().chain(self.system.then_some(SYSTEM)).collect();
+        let others = self.python.then_some(PYTHON).into_iter().chain(self.system.then_some(SYSTEM));
+        let words: Vec<&str> = self.library.iter().copied().chain(others).collect();
         f.write_str(if words.is_empty() { "none".to_owned() } else { words.join(",") }.as_str())
     }
 }
@@ -86,7 +105,7 @@ pub(crate) fn name_of(word: &str) -> &str {
 
 /// Returns the known word with the smallest edit distance.
 fn nearest(word: &str) -> &'static str {
-    let known = TRACED.into_iter().chain([SYSTEM, "all", "none"]);
+    let known = TRACED.into_iter().chain([PYTHON, SYSTEM, "all", "none"]);
     known.min_by_key(|known| edits(word, known)).unwrap_or(SYSTEM)
 }
 
@@ -117,6 +136,8 @@ mod tests {
             ("mpi,rccl", "MPI and RCCL calls"),
             ("roctx,system", "roctx calls and system metrics"),
             ("system", "system metrics"),
+            ("python", "roctx, MPI and RCCL calls and Python stacks"),
+            ("mpi,python", "MPI calls and Python stacks"),
             ("none", ""),
         ] {
             assert_eq!(trace.parse::<TraceSelection>().unwrap().described(), described);
@@ -131,6 +152,9 @@ mod tests {
             ("system", "system"),
             ("none", "none"),
             ("none,mpi", "mpi"),
+            ("python", "roctx,mpi,rccl,python"),
+            ("python,all", "roctx,mpi,rccl,python,system"),
+            ("all,python", "roctx,mpi,rccl,python,system"),
         ] {
             assert_eq!(given.parse::<TraceSelection>().unwrap().to_string(), shown);
         }

@@ -89,6 +89,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));
     report
         .print("mpi", surroundings::mpi(options.command.first().map(OsString::as_os_str), program.as_ref()));
+    report.print("python", surroundings::python_samples(&options, program.as_ref()));
     report.print("rocm", surroundings::rocm());
     let prepared = PreparedBackends::of(&options, &identity);
     report.print("backend", prepared.check(&options));

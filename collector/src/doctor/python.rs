@@ -1,8 +1,9 @@
-//! Finds the MPI library of a Python program without running the program.
+//! Checks a Python program without running it: its MPI library, and whether its stacks can be sampled.
 
 use super::finding::CheckFinding;
 use super::library;
 use crate::backend::query;
+use crate::python_samples::{SUPPORTED_VERSIONS, yama_level};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -12,13 +13,59 @@ const FIND_MODULE: &str =
 /// Prefix of the answer. Any other line is a message of the interpreter.
 const MODULE: &str = "module:";
 
+/// Prints the version, and whether the interpreter has no global lock.
+const FIND_VERSION: &str = "import sys, sysconfig\nprint('version:%d.%d%s' % (*sys.version_info[:2], \
+     't' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''))";
+/// Prefix of the answer.
+const VERSION: &str = "version:";
+
+/// Checks whether stacks of the first of these programs that is a Python interpreter can be sampled.
+pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
+    let next = "record without `python` in --trace, or ask the administrator of the site";
+    match yama_level() {
+        Some(level @ 2..) => {
+            let what = format!("kernel.yama.ptrace_scope is {level}, so that no stacks can be read");
+            return CheckFinding::problem(what, next);
+        }
+        Some(1) => {
+            return CheckFinding::Note(
+                "stacks are sampled by permission of the program (PR_SET_PTRACER), as kernel.yama.ptrace_scope is 1; this was \
+                 never tried on such a system"
+                    .to_owned(),
+            );
+        }
+        _ => {}
+    }
+    let Some(interpreter) = interpreter_in(programs) else {
+        return CheckFinding::Ok("stacks of recorded threads are sampled 99 times a second".to_owned());
+    };
+    let script = [OsStr::new("-c"), OsStr::new(FIND_VERSION)];
+    let answer = query(interpreter, &script, Path::new(".")).unwrap_or_default();
+    let Some(version) = answer.lines().find_map(|line| line.strip_prefix(VERSION)) else {
+        return CheckFinding::Note(format!("{} does not say its version", interpreter.display()));
+    };
+    let supported = SUPPORTED_VERSIONS.iter().any(|(major, minor)| format!("{major}.{minor}") == version);
+    if !supported {
+        let what = format!("stacks of Python {version} cannot be read, those of 3.9 to 3.13 can");
+        return CheckFinding::problem(what, "use another Python, or record without `python` in --trace");
+    }
+    CheckFinding::Ok(format!("stacks of recorded threads of Python {version} are sampled 99 times a second"))
+}
+
+/// Returns the first program that is a Python interpreter.
+fn interpreter_in<'a>(programs: &[&'a Path]) -> Option<&'a Path> {
+    programs.iter().copied().find(|program| name_of(program).is_some_and(|name| name.starts_with("python")))
+}
+
+fn name_of(program: &Path) -> Option<String> {
+    Some(program.file_name()?.to_str()?.to_owned())
+}
+
 /// Checks what mpi4py loads in the first of these programs that is a Python interpreter. `None` if there is
 /// none, or it lacks mpi4py. The command itself comes before its interpreter, since it may be a script that
 /// selects a Python.
 pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<CheckFinding> {
-    let name_of = |program: &Path| Some(program.file_name()?.to_str()?.to_owned());
-    let is_python = |program: &&&Path| name_of(program).is_some_and(|name| name.starts_with("python"));
-    let interpreter = programs.iter().find(is_python)?;
+    let interpreter = interpreter_in(programs)?;
     let name = name_of(interpreter)?;
     let answer = query(interpreter, &[OsStr::new("-c"), OsStr::new(FIND_MODULE)], Path::new("."))?;
     let module = answer.lines().find_map(|line| line.strip_prefix(MODULE)).filter(|path| !path.is_empty())?;

@@ -12,7 +12,7 @@ use crate::node_metrics::amd_devices;
 use crate::session::SessionIdentity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Reports variables that are invalid.
@@ -23,11 +23,17 @@ pub(super) fn variables(warnings: &[String]) -> Vec<CheckFinding> {
 
 /// Reports where the command and the collector run.
 pub(super) fn cpus(options: &CollectOptions) -> Vec<CheckFinding> {
-    match cpus::describe(options.collector_cpus.as_ref()) {
+    let crowding = cpus::crowding().map(|line| {
+        let (what, next) = line.rsplit_once("; ").unwrap_or((&line, "bind each rank to CPUs of its own"));
+        CheckFinding::problem(what.trim_start_matches("warning: "), next)
+    });
+    let mut found = match cpus::describe(options.collector_cpus.as_ref()) {
         Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![CheckFinding::Ok(line)],
         Ok(_) => vec![CheckFinding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
         Err(error) => vec![CheckFinding::problem(error, "name others with --collector-cpus")],
-    }
+    };
+    found.extend(crowding);
+    found
 }
 
 /// Reports the rank and the run.
@@ -86,7 +92,7 @@ pub(super) fn clocks(
 pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
         let command = command.and_then(child::find);
-        let programs: Vec<&Path> = command.iter().map(PathBuf::as_path).chain([path.as_path()]).collect();
+        let programs = programs_of(command.as_deref(), path);
         if let Some(finding) = python::mpi_of(&programs, loader) {
             return vec![finding];
         }
@@ -111,6 +117,26 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
         ),
         false => CheckFinding::Ok(found.join(", ")),
     }]
+}
+
+/// Reports whether Python stacks can be sampled, if they are wanted.
+pub(super) fn python_samples(
+    options: &CollectOptions,
+    program: Option<&ProgramFile>,
+) -> Option<CheckFinding> {
+    options.recorded_alone().python.then(|| {
+        let command = options.command.first().and_then(|command| child::find(command));
+        let programs = match program {
+            Some(ProgramFile::Dynamic { path, .. }) => programs_of(command.as_deref(), path),
+            _ => Vec::new(),
+        };
+        python::samples_of(&programs)
+    })
+}
+
+/// Returns the command before its interpreter, since it may be a script that selects a Python.
+fn programs_of<'a>(command: Option<&'a Path>, interpreter: &'a Path) -> Vec<&'a Path> {
+    command.into_iter().chain([interpreter]).collect()
 }
 
 /// Whether a line of the loader names an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.

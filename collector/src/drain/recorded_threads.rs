@@ -9,6 +9,8 @@ pub(crate) struct RecordedThread {
     pub(crate) number: u64,
     /// Number of its process in the shard.
     pub(crate) source: u32,
+    /// Key of its row in the shard, among the threads of its process.
+    pub(crate) key: i64,
     /// Process id and thread id, as this process sees them.
     pub(crate) pid: i32,
     pub(crate) tid: i32,
@@ -27,6 +29,8 @@ struct ThreadList {
     /// Changes of `published`.
     changes: u64,
     published: Vec<RecordedThread>,
+    /// A process of another namespace was seen, whose threads are not on the list.
+    has_far_process: bool,
     /// Threads whose rows are not sent yet.
     unpublished: Vec<RecordedThread>,
 }
@@ -36,13 +40,25 @@ impl RecordedThreads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a thread of process `source` to those that [`RecordedThreads::publish`] makes visible. Returns its number.
-    pub(super) fn enter(&self, source: u32, pid: i32, tid: i32, name: Box<str>) -> u64 {
+    /// Adds a thread to those that [`RecordedThreads::publish`] makes visible: of process `source`, with the key of its
+    /// row. Returns its number.
+    pub(super) fn enter(&self, source: u32, key: i64, pid: i32, tid: i32, name: Box<str>) -> u64 {
         let mut list = self.lock();
         list.entered += 1;
         let number = list.entered;
-        list.unpublished.push(RecordedThread { number, source, pid, tid, name });
+        list.unpublished.push(RecordedThread { number, source, key, pid, tid, name });
         number
+    }
+
+    /// Notes a process whose threads cannot be on the list, as its ids or times are those of another namespace.
+    pub(super) fn note_far_process(&self) {
+        let mut list = self.lock();
+        list.changes += u64::from(!std::mem::replace(&mut list.has_far_process, true));
+    }
+
+    /// Returns whether there was a process whose threads cannot be on the list.
+    pub(crate) fn has_far_process(&self) -> bool {
+        self.lock().has_far_process
     }
 
     /// Makes the threads visible whose rows are in the queue to the shard by now: rows that refer to them may follow.
@@ -82,8 +98,8 @@ mod tests {
     #[test]
     fn a_thread_is_visible_from_its_row_to_its_end() {
         let (threads, mut seen) = (RecordedThreads::default(), 0);
-        let first = threads.enter(1, 7, 7, "main".into());
-        let second = threads.enter(1, 7, 8, "worker".into());
+        let first = threads.enter(1, 1, 7, 7, "main".into());
+        let second = threads.enter(1, 2, 7, 8, "worker".into());
         assert_eq!(threads.changed_since(&mut seen), None);
         threads.leave(second);
         threads.publish();

@@ -252,7 +252,11 @@ impl RingDrain {
         let name: Box<str> = String::from_utf8_lossy(facts.thread_name.text()).into();
         // In other namespaces, ids and times are not those of this process.
         let is_near = pid > 0 && facts.pid == pid && source.process.domain.time_namespace == time_namespace;
-        let listed = is_near.then(|| self.threads.enter(source.process.source, pid, facts.tid, name.clone()));
+        let listed =
+            is_near.then(|| self.threads.enter(source.process.source, thread, pid, facts.tid, name.clone()));
+        if !is_near {
+            self.threads.note_far_process();
+        }
         self.out.push(OutputItem::Thread {
             source: source.process.source,
             ppid: source.process.ppid,

@@ -55,10 +55,23 @@ pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdent
         "FLUX_TASK_RANK" => return environment.number("FLUX_JOB_NNODES") == Some(1),
         _ => {}
     }
-    const RANKS_OF_NODE: [&str; 4] =
-        ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
     let here = RANKS_OF_NODE.iter().find_map(|name| environment.number(name));
     here.is_some() && here == rank.size
+}
+
+/// Variables with the number of ranks on this node.
+const RANKS_OF_NODE: [&str; 4] =
+    ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
+/// Variable with the numbers of ranks of all nodes, as `8(x4),2`.
+const RANKS_OF_NODES: &str = "SLURM_STEP_TASKS_PER_NODE";
+
+/// Returns the number of ranks on this node, or under Slurm the maximum of all nodes; `None` if the launcher does not say.
+pub(crate) fn ranks_of_node(environment: &LauncherEnvironment) -> Option<u32> {
+    let of_slurm = || {
+        let counts = environment.get(RANKS_OF_NODES)?.split(',');
+        counts.filter_map(|count| count.split('(').next()?.trim().parse().ok()).max()
+    };
+    RANKS_OF_NODE.iter().find_map(|name| environment.number(name)).or_else(of_slurm)
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LauncherEnvironment {

@@ -49,7 +49,8 @@ pub(crate) fn main() -> io::Result<()> {
     }
     let beginning = beginning(&start, shard);
     let result = step_aside().and_then(|()| begin(&start, beginning?, socket));
-    let StartedRecorders { collector, system, probes, finished, side, defaults, place } = match result {
+    let StartedRecorders { collector, system, python, probes, finished, side, defaults, place } = match result
+    {
         Ok(begun) => begun,
         Err(error) => {
             let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
@@ -104,9 +105,12 @@ pub(crate) fn main() -> io::Result<()> {
     own.iter().for_each(record);
     // The last burst continues while the metrics end.
     agent.iter_mut().for_each(ProbeAgent::stop);
-    // Its last rows precede the end of the shard.
+    // Their last rows precede the end of the shard.
     if let Some(system) = system {
         system.stop();
+    }
+    if let Some(python) = python {
+        python.stop();
     }
     agent.iter_mut().for_each(ProbeAgent::wait_until_measured);
     let exit = finish.exit;

@@ -100,6 +100,8 @@ pub(super) struct StartMessage {
     pub(super) cpu_note: Option<String>,
     /// Record the metrics of the node.
     pub(super) system: bool,
+    /// Sample Python stacks.
+    pub(super) python: bool,
     /// Measure the clocks of nodes against each other, if there are several.
     pub(super) probes: Option<ProbeChoice>,
     /// Lines for the log.

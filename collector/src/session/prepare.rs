@@ -19,7 +19,9 @@ use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
 use crate::log::warn;
+use crate::python_samples::yama_level;
 use rpd_memory_limit::MemoryCgroup;
+use rpd_ring::message::TRACER_VARIABLE;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -79,7 +81,7 @@ impl CommandSession {
             Some(signal) => Err(PrepareError::Cancelled(signal)),
             None => variables(options, &plan, &name).map_err(PrepareError::from),
         };
-        let started = prepared.and_then(|variables| {
+        let started = prepared.and_then(|mut variables| {
             warnings.append(&mut plan.notes);
             let unseen = unseen_command(options, &plan);
             let is_command_unseen = unseen.is_some();
@@ -116,6 +118,9 @@ impl CommandSession {
             let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;
+            if options.recorded_alone().python && yama_level() == Some(1) {
+                variables.push((TRACER_VARIABLE.to_owned(), launched.collector.id().to_string().into()));
+            }
             let channel = Arc::clone(&control);
             let warned = move |signal| drop(channel.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));

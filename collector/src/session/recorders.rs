@@ -5,9 +5,12 @@ use crate::child::signals;
 use crate::clock_probe::{ProbeAgent, ProbeConfig};
 use crate::drain::{RecordedThreads, RingCollector, RingListener};
 use crate::host::machine;
-use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
+use crate::launcher::{
+    LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node, ranks_of_node,
+};
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::node_metrics::{SystemConfig, SystemSampler};
+use crate::python_samples::PythonSampler;
 use crate::run_folder;
 use crate::shard_output::{ShardBeginning, ShardOutput, ShardPlace, SideOutput};
 use rpd_shard::record::{ClockDomain, SYSTEM_SOURCE};
@@ -35,6 +38,7 @@ pub(super) fn step_aside() -> io::Result<()> {
 pub(super) struct StartedRecorders {
     pub(super) collector: RingCollector,
     pub(super) system: Option<SystemSampler>,
+    pub(super) python: Option<PythonSampler>,
     pub(super) probes: Option<ProbePlan>,
     pub(super) finished: Receiver<Option<PathBuf>>,
     pub(super) side: SideOutput,
@@ -115,7 +119,22 @@ pub(super) fn begin(
         warn(format_args!("warning: no system metrics are recorded: failed to start a thread: {error}"));
         None
     });
+    let python = start_python(start, &threads, side.clone());
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
     let collector = RingCollector::start(RingListener::new(socket), defaults.clone(), threads, output)?;
-    Ok(StartedRecorders { collector, system, probes, finished, side, defaults, place })
+    Ok(StartedRecorders { collector, system, python, probes, finished, side, defaults, place })
+}
+
+/// Starts to sample Python stacks, if that is wanted.
+fn start_python(start: &StartMessage, threads: &RecordedThreads, side: SideOutput) -> Option<PythonSampler> {
+    if !start.python || !start.is_recorded() {
+        return None;
+    }
+    let ranks = ranks_of_node(&LauncherEnvironment::of_this_process()).unwrap_or(1);
+    let started = PythonSampler::start(threads.clone(), ranks, side);
+    started
+        .inspect_err(|error| {
+            warn(format_args!("warning: no Python stacks are recorded: failed to start a thread: {error}"));
+        })
+        .ok()
 }

@@ -38,6 +38,10 @@ pub(super) fn start_of(
         // Nothing was requested, or nothing of it is available.
         _ => WantedContent::Identity,
     };
+    let no_python = (trace.python && library.is_empty()).then(|| {
+        "warning: no Python stacks are recorded: --backend leaves out native, which records the threads"
+            .to_owned()
+    });
     StartMessage {
         run,
         root: own.root.into(),
@@ -52,8 +56,9 @@ pub(super) fn start_of(
         cpus: placement.cpus,
         cpu_note: placement.line,
         system: trace.system && !plan.nothing,
+        python: trace.python && !library.is_empty(),
         probes: options.probe_choice(),
-        warnings,
+        warnings: warnings.into_iter().chain(no_python).collect(),
         is_command_unseen,
         harvest: plan.harvest,
         wanted,

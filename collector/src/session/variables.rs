@@ -4,7 +4,9 @@ use crate::backend::BackendPlan;
 use crate::child::preload;
 use crate::command_line::{CollectOptions, EventClock};
 use crate::host::{machine, tick_source};
-use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE};
+use rpd_ring::message::{
+    MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TICKS_VARIABLE, TRACE_VARIABLE, TRACER_VARIABLE,
+};
 use std::ffi::OsString;
 
 /// Returns the variables for our own library and for the profilers of the plan.
@@ -52,7 +54,9 @@ pub(crate) fn variables(
     let memory = options.ring_memory.map(|size| size.0.to_string());
     let may_have_ticks = options.clock != Some(EventClock::Boottime) && tick_source::check().is_ok();
     let ticks = may_have_ticks.then(|| machine::clock_domain().time_namespace.to_string());
-    for (name, value) in [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory), (TICKS_VARIABLE, ticks)] {
+    for (name, value) in
+        [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory), (TICKS_VARIABLE, ticks), (TRACER_VARIABLE, None)]
+    {
         if value.is_some() || std::env::var_os(name).is_some() {
             set(name, value.unwrap_or_default().into());
         }
