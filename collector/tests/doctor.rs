@@ -1,6 +1,7 @@
 //! `rpd-collect doctor` finds problems, does not run the command, and leaves no files.
 
 use crate::support;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use support::{Bench, exit_code, run};
 
@@ -214,5 +215,23 @@ fn the_mpi_of_mpi4py_is_found_without_running_the_program() {
             "{line}"
         );
         assert!(!bench.path("ran").exists());
+    }
+}
+
+#[test]
+fn the_version_of_a_python_whose_stacks_are_wanted_is_checked() {
+    let Some(bench) = Bench::new() else { return };
+    let python = "#!/bin/sh\ncase \"$*\" in *version*) echo version:3.VERSION;; esac\n";
+    for (version, expected) in [
+        ("12", "ok       python    stacks of recorded threads of Python 3.12 are sampled"),
+        ("14", "problem  python    stacks of Python 3.14 cannot be read"),
+        ("13t", "problem  python    stacks of Python 3.13t cannot"),
+    ] {
+        let path = bench.path("python3");
+        std::fs::write(&path, python.replace("VERSION", version)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = run(doctor(&bench).args(["--trace", "python", "--"]).arg(&path).arg("train.py"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().any(|line| line.starts_with(expected)), "{text}");
     }
 }

@@ -18,6 +18,7 @@ mod preloads;
 mod probes;
 mod process_tree;
 mod processes;
+mod python_samples;
 mod quiet;
 mod rccl;
 mod recording;

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use support::cgroup::Cgroup;
 use support::{Bench, TIME_LIMIT, Trace, exit_code, run};
 
 /// The rows of a sampler.
@@ -217,6 +218,36 @@ const ON_ONE_CORE: &str = r#"
 "#;
 
 #[test]
+fn the_time_that_a_quota_takes_is_recorded() {
+    let Some(bench) = Bench::new() else { return };
+    // Half of a CPU, in periods of 100 ms.
+    let Some(group) = Cgroup::with_quota("quota", 50_000) else { return };
+    let source =
+        "int main() { roctxMarkA(\"m\"); time_t end = time(0) + 4; while (time(0) < end) {} return 0; }";
+    let program = bench.program("busy", &format!("#include <time.h>\n{source}"));
+    let mut shell = Command::new("sh");
+    let inner = format!("{} && exec \"$0\" \"$@\"", group.enter());
+    bench.like_collect(shell.arg("-c").arg(inner));
+    let collect = bench.collect();
+    shell.arg(collect.get_program()).args(collect.get_args()).arg("--").arg(&program);
+    let output = run(&mut shell);
+    assert_eq!(exit_code(&output), 0, "{output:?}");
+    let shard = Shard::open(&bench.shard_path()).unwrap();
+    let process = shard.processes.values().find(|process| process.command.contains("busy")).unwrap();
+    let ProcessCounters { values, .. } = counters(&shard, process.source);
+    let throttled = &values["cgroup.cpu_throttled"];
+    assert!((1..=4).contains(&throttled.len()), "once a second: {throttled:?}");
+    // The values are those of at most two of the four seconds.
+    let recorded: f64 = throttled.iter().map(|(_, share)| share / 100.0).sum();
+    let counted = group.throttled().as_secs_f64();
+    assert!(recorded > counted * 0.2 && recorded < counted, "{throttled:?}, the kernel counted {counted} s");
+    let waits = &values["thread.cpu_wait"];
+    let waited: f64 = waits.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
+    let length = (waits.last().unwrap().0 - waits[0].0) as f64;
+    assert!(waited / length > 35.0, "a quota counts as waiting: {waits:?}");
+}
+
+#[test]
 fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("on_one_core", ON_ONE_CORE);
@@ -237,7 +268,7 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
             shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
         let ProcessCounters { values, .. } = counters(&shard, process.source);
         assert_eq!(values.keys().collect::<Vec<_>>(), ["thread.cpu", "thread.cpu_wait"]);
-        let main = format!(r#"{{"rpd":{{"tid":{}}}}}"#, process.pid);
+        let main = format!(r#"{{"rpd":{{"tid":{},"cpus":"0"}}}}"#, process.pid);
         rows(&shard, process.source, INFO_PMC, ["extdata"], |[extdata]| {
             assert_eq!(extdata.text_lossy().unwrap(), main);
         });

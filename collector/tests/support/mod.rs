@@ -5,7 +5,7 @@ pub(crate) mod cgroup;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, RANGE, RCCL_CALL};
-use rpd_shard::model::rocpd::INFO_THREAD;
+use rpd_shard::model::rocpd::{EVENT, INFO_THREAD, SAMPLE, TRACK};
 use rpd_shard::model::{Kind, TableId, Value};
 use rpd_shard::record::Loss;
 use std::collections::BTreeMap;
@@ -237,6 +237,9 @@ pub(crate) struct Trace {
     pub(crate) calls: Vec<Row>,
     pub(crate) rccl_calls: Vec<Row>,
     pub(crate) communicators: Vec<Row>,
+    pub(crate) tracks: Vec<Row>,
+    pub(crate) samples: Vec<Row>,
+    pub(crate) events: Vec<Row>,
 }
 
 impl Trace {
@@ -272,7 +275,8 @@ impl Trace {
         let (threads, ranges, marks, calls) =
             (table(INFO_THREAD), table(RANGE), table(MARK), table(MPI_CALL));
         let (rccl_calls, communicators) = (table(RCCL_CALL), table(COMMUNICATOR));
-        Trace { shard, threads, ranges, marks, calls, rccl_calls, communicators }
+        let (tracks, samples, events) = (table(TRACK), table(SAMPLE), table(EVENT));
+        Trace { shard, threads, ranges, marks, calls, rccl_calls, communicators, tracks, samples, events }
     }
 
     /// Returns the number of ranges with this name.
