@@ -109,6 +109,8 @@ pub struct CounterSource {
     pub agent: Option<i64>,
     /// Thread id in the operating system, of a counter of a thread.
     pub tid: Option<i64>,
+    /// CPUs on which that thread may run, as `0,4-7`; empty if they are not known.
+    pub cpus: String,
     /// Name.
     pub name: String,
     /// Unit of its values.
@@ -165,15 +167,18 @@ impl UnitNames {
             agents: read_rows(tables, unit, rocpd::INFO_AGENT, AGENT_COLUMNS, read_agent)?,
             queues: read_lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
             streams: read_lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
-            counters: read_rows(tables, unit, rocpd::INFO_PMC, COUNTER_COLUMNS, |row| CounterSource {
-                process: row.int("pid"),
-                agent: row.int("agent_id"),
-                tid: json_object(row.value("extdata"))
-                    .get("rpd")
-                    .and_then(|stored| stored.get("tid")?.as_i64()),
-                name: row.text("name"),
-                unit: row.text("units"),
-                description: row.text("description"),
+            counters: read_rows(tables, unit, rocpd::INFO_PMC, COUNTER_COLUMNS, |row| {
+                let extdata = json_object(row.value("extdata"));
+                let stored = |member: &str| extdata.get("rpd").and_then(|stored| stored.get(member));
+                CounterSource {
+                    process: row.int("pid"),
+                    agent: row.int("agent_id"),
+                    tid: stored("tid").and_then(Json::as_i64),
+                    cpus: stored("cpus").and_then(Json::as_str).unwrap_or_default().to_owned(),
+                    name: row.text("name"),
+                    unit: row.text("units"),
+                    description: row.text("description"),
+                }
             })?,
             tracks: read_rows(tables, unit, rocpd::TRACK, &["pid", "tid", "name_id"], |row| SampleTrack {
                 process: row.int("pid"),

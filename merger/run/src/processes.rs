@@ -51,12 +51,21 @@ pub struct RunProcess {
     pub is_selected: bool,
     /// Whether it is no rank itself: a process that a rank started, or the sampler of a node.
     pub is_helper: bool,
+    /// Whether its command is an interpreter of Python.
+    pub is_python: bool,
     /// How it failed, in words: `died by signal 9 (SIGKILL)`; `None` if it did not, or that is not known.
     pub failure: Option<String>,
     /// When it ended, ns in job time; `None` if it is not known.
     pub ended_ns: Option<i64>,
     /// Ranges of ids that it claims, first and last.
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
+}
+
+/// Returns whether the program of a command line is an interpreter of Python: `/usr/bin/python3.12 train.py`.
+fn is_python(command: &str) -> bool {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    name.starts_with("python") || name.starts_with("pypy")
 }
 
 /// Number of digits in a generated name of a host.
@@ -83,7 +92,8 @@ pub(crate) fn read_processes(
             let (id, pid) = (rows.keys.get(i), rows.column("pid").int(i).unwrap_or(0));
             let node = rows.column("nid").int(i).and_then(|nid| nodes.get(&nid));
             let host = node.cloned().unwrap_or_default();
-            let is_node = text(rows.column("command").get(i)).starts_with(SAMPLER_COMMAND);
+            let command = text(rows.column("command").get(i));
+            let is_node = command.starts_with(SAMPLER_COMMAND);
             let is_worker = stored("worker").and_then(Json::as_bool).unwrap_or(false);
             let rank = stored("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
             let rank = rank.filter(|_| !is_node);
@@ -109,6 +119,7 @@ pub(crate) fn read_processes(
                 info,
                 is_selected,
                 is_helper: is_node || is_worker,
+                is_python: is_python(&command),
                 failure: stored("exit").and_then(failure_text),
                 ended_ns: rows.column("end").int(i).filter(|ns| is_row_time(*ns)),
                 claims,
@@ -166,4 +177,18 @@ pub(crate) fn json_object(value: Value<'_>) -> Map<String, Json> {
 /// Returns a text of the database for display; empty if it is missing.
 pub(crate) fn text(value: Value<'_>) -> String {
     value.text_lossy().unwrap_or_default().chars().take(MAX_NAME_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_command_line_says_whether_it_is_python() {
+        let pythons = ["python3 train.py", "/opt/venv/bin/python3.12 -m app", "pypy3 a.py", "python"];
+        assert!(pythons.into_iter().all(is_python));
+        let others =
+            ["", " ", "./train python3", "bash -c python3", "/opt/python3/bin/solver", "ipython-like"];
+        assert!(!others.into_iter().any(is_python));
+    }
 }

@@ -44,6 +44,12 @@ impl IdRanges {
         IdRanges(free)
     }
 
+    /// Returns those of the ids that are from `first` to `last`.
+    pub fn within(&self, first: i64, last: i64) -> IdRanges {
+        let cut = |(from, to): &(i64, i64)| (first.max(*from), last.min(*to));
+        IdRanges(self.0.iter().map(cut).filter(|(from, to)| from <= to).collect())
+    }
+
     /// Returns whether there are no ids.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -229,6 +235,14 @@ mod tests {
         assert_eq!(IdRanges::between(5, 10, &[(1, i64::MAX)]).0, []);
         assert_eq!(IdRanges::between(i64::MIN, i64::MAX, &[(0, 0)]).0, [(i64::MIN, -1), (1, i64::MAX)]);
         assert_eq!(IdRanges::between(i64::MIN, i64::MAX, &[]).count(), u64::MAX);
+    }
+
+    #[test]
+    fn a_part_of_the_ids_has_no_others() {
+        let ids = IdRanges(vec![(1, 3), (6, 8), (20, i64::MAX)]);
+        assert_eq!(ids.within(2, 7).0, [(2, 3), (6, 7)]);
+        assert_eq!(ids.within(i64::MIN, i64::MAX), ids);
+        assert!(ids.within(4, 5).is_empty() && ids.within(7, 6).is_empty());
     }
 
     #[test]
