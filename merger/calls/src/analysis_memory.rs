@@ -84,6 +84,6 @@ impl RunCalls {
     /// # Errors
     /// [`Failure::usage`], with the memory that about suffices.
     pub fn check_memory(&self, memory: AnalysisMemory, listed: u64) -> Result<(), Failure> {
-        memory.check(self.job.analysis_bytes().saturating_add(listed))
+        memory.check(self.job.analysis_bytes().saturating_add(self.python.bytes()).saturating_add(listed))
     }
 }

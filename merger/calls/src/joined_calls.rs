@@ -9,6 +9,7 @@ use crate::missing_calls::MissingCalls;
 use crate::notes::missing_calls;
 use crate::operations::ProcessNotes;
 use crate::process_facts::{ProcessFacts, read_call_losses, read_process_facts};
+use crate::python_stacks::{StackLimits, StackTreeBuilder};
 use crate::read_options::ReadOptions;
 use crate::region_names::RegionNames;
 use crate::run_calls::{CallProcess, RunCalls};
@@ -23,6 +24,9 @@ use rpd_graph::{CallTimeline, MessagesBefore};
 use rpd_run::RunDatabase;
 use std::collections::{BTreeSet, HashMap};
 
+/// Maximum sizes of the stacks of a run, of which ranks mostly have the same.
+const STACK_LIMITS: StackLimits = StackLimits { nodes: 1 << 22, text_bytes: 1 << 26 };
+
 /// Calls as they are joined to those of a job.
 pub(crate) struct JoinedCalls<'a> {
     run: &'a RunDatabase,
@@ -35,6 +39,7 @@ pub(crate) struct JoinedCalls<'a> {
     gpu_work: Vec<String>,
     gpu_work_numbers: HashMap<String, u32>,
     communicators: RunCommunicators,
+    stacks: StackTreeBuilder,
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,
     notes: Vec<ProcessNotes>,
@@ -57,6 +62,7 @@ impl<'a> JoinedCalls<'a> {
             gpu_work: Vec::new(),
             gpu_work_numbers: HashMap::new(),
             communicators: RunCommunicators::new(),
+            stacks: StackTreeBuilder::new(STACK_LIMITS),
             calls: RunCalls::default(),
             step_ranges: Vec::new(),
             notes: Vec::new(),
@@ -75,6 +81,7 @@ impl<'a> JoinedCalls<'a> {
     /// Adds a unit. `only_process` is the index of its process if it is of a single one.
     fn add_unit(&mut self, mut unit: UnitCalls, only_process: usize, is_of_several: bool) {
         let labels: Vec<u32> = unit.labels.iter().map(|key| self.label(*key, &unit.gpu_work)).collect();
+        let stacks = self.stacks.add(&unit.python_stacks);
         for found in std::mem::take(&mut unit.processes) {
             let place = match is_of_several {
                 true => self.places.get(&found.process).copied(),
@@ -98,11 +105,15 @@ impl<'a> JoinedCalls<'a> {
                 rank: info.rank,
                 host: info.host.clone(),
                 gpu: unit.gpu.clone(),
+                is_python: of_run.is_python,
                 failure: of_run.failure.clone(),
                 ended_ns: of_run.ended_ns,
                 run_process: place.unwrap_or(0),
             });
-            self.add_timelines(found, facts, process, &labels, &communicators);
+            let first_timeline = self.calls.job.timelines.len() as u32;
+            let (labels, stacks, communicators) = (&labels[..], &stacks[..], &communicators[..]);
+            let numbers = RunNumbers { labels, stacks, communicators, first_timeline };
+            self.add_timelines(found, facts, process, numbers);
         }
     }
 
@@ -122,15 +133,12 @@ impl<'a> JoinedCalls<'a> {
         found: ProcessCalls,
         facts: ProcessFacts,
         process: u32,
-        labels: &[u32],
-        communicators: &[u32],
+        numbers: RunNumbers<'_>,
     ) {
         let next_node = self.nodes.len() as u32;
         let node = *self.nodes.entry(facts.node).or_insert(next_node);
         let rank = self.calls.processes.get(process as usize).and_then(|process| process.rank);
         let error_bounds = self.metadata.error_bounds_of(rank);
-        let first_timeline = self.calls.job.timelines.len() as u32;
-        let numbers = RunNumbers { labels, communicators, first_timeline };
         for timeline in found.timelines {
             let ThreadTimeline {
                 is_stream,
@@ -145,7 +153,8 @@ impl<'a> JoinedCalls<'a> {
                 operations,
                 local_dependencies,
                 step_ranges,
-                cpu_waits,
+                cpus,
+                python_samples,
                 ..
             } = timeline;
             self.calls.job.timelines.push(CallTimeline {
@@ -170,12 +179,13 @@ impl<'a> JoinedCalls<'a> {
                 first_call_of_step: Vec::new(),
             });
             self.calls.region_ids.push(region_ids);
-            self.calls.cpu_waits.push(cpu_waits);
+            self.calls.cpus.push(cpus);
+            self.calls.python.samples.push(numbers.samples(python_samples));
             self.step_ranges.push(step_ranges);
         }
-        self.add_earlier_ends(&found.earlier_ends, process, communicators);
+        self.add_earlier_ends(&found.earlier_ends, process, numbers.communicators);
         self.notes.push(found.notes);
-        self.gaps.push(found.gaps.in_run(communicators));
+        self.gaps.push(found.gaps.in_run(numbers.communicators));
     }
 
     fn add_earlier_ends(&mut self, found: &EarlierEnds, process: u32, communicators: &[u32]) {
@@ -200,6 +210,7 @@ impl<'a> JoinedCalls<'a> {
         let (members, unknown_members) = self.communicators.finish();
         let mut calls = self.calls;
         calls.communicators = self.communicators.names;
+        calls.python.stacks = self.stacks.finish();
         calls.job.communicators = members;
         calls.job.processes = calls.processes.len() as u32;
         calls.job.is_part = options.window_ns.is_some();

@@ -50,7 +50,7 @@ impl RunCalls {
         };
         let needed = NeededMemory::new(run, options.memory);
         let read_unit = |unit: &RowUnit| {
-            let calls = UnitCalls::new(UnitRows::read(run, unit, &names)?, &names, part);
+            let calls = UnitCalls::new(UnitRows::read(run, unit, &names, part.window)?, &names, part);
             needed.add(&calls)?;
             Ok(calls)
         };

@@ -1,9 +1,10 @@
 //! The calls of a run, with what the analysis does not need of them.
 
-use crate::cpu_waits::CpuWait;
 use crate::labels::CallLabel;
 use crate::missing_calls::MissingCalls;
+use crate::python_samples::PythonSamples;
 use crate::steps::StepSource;
+use crate::thread_cpus::ThreadCpus;
 use rpd_graph::JobCalls;
 
 /// A process that calls MPI.
@@ -15,6 +16,8 @@ pub struct CallProcess {
     pub host: String,
     /// Label of its GPU, if it has only one.
     pub gpu: Option<String>,
+    /// Whether its program is an interpreter of Python.
+    pub is_python: bool,
     /// How it failed, in words; `None` if it did not, or that is not known.
     pub failure: Option<String>,
     /// When it ended, ns in job time; `None` if it is not known.
@@ -39,8 +42,10 @@ pub struct RunCalls {
     /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
     /// [`ReadOptions`](crate::ReadOptions) ask for them.
     pub region_ids: Vec<Vec<i64>>,
-    /// Waits of each thread for a CPU, by timeline and time; empty if they are not recorded.
-    pub cpu_waits: Vec<Vec<CpuWait>>,
+    /// What is recorded about the CPUs of each thread, by timeline.
+    pub cpus: Vec<ThreadCpus>,
+    /// Sampled call stacks of Python.
+    pub python: PythonSamples,
     /// What is missing or cannot be used, in the order of [`MissingCalls`].
     pub unavailable: Vec<MissingCalls>,
 }

@@ -1,6 +1,8 @@
 //! Replaces the numbers of a unit in its calls by those of the run.
 
 use crate::communicators::run_number;
+use crate::python_samples::WorkSample;
+use crate::python_stacks::NO_STACK;
 use rpd_graph::{Call, CollectiveEntry, Completion, LocalDependency, MessageEnd, WorkSegment};
 
 /// The numbers of a run that replace those of a process in its unit.
@@ -8,6 +10,8 @@ use rpd_graph::{Call, CollectiveEntry, Completion, LocalDependency, MessageEnd, 
 pub(crate) struct RunNumbers<'a> {
     /// Number of each label of the unit.
     pub(crate) labels: &'a [u32],
+    /// Number of each stack of the unit.
+    pub(crate) stacks: &'a [u32],
     /// Number of each communicator of the unit.
     pub(crate) communicators: &'a [u32],
     /// Number of the first timeline of the process.
@@ -25,6 +29,15 @@ impl RunNumbers<'_> {
 
     pub(crate) fn work(&self, work: Vec<WorkSegment>) -> Vec<WorkSegment> {
         map_all(work, |segment| WorkSegment { label: self.label(segment.label), ..segment })
+    }
+
+    pub(crate) fn samples(&self, samples: Vec<WorkSample>) -> Vec<WorkSample> {
+        let stack = |stack: u32| self.stacks.get(stack as usize).copied().unwrap_or(NO_STACK);
+        map_all(samples, |sample| WorkSample {
+            stack: stack(sample.stack),
+            label: self.label(sample.label),
+            ..sample
+        })
     }
 
     pub(crate) fn message_ends(&self, ends: Vec<MessageEnd>) -> Vec<MessageEnd> {

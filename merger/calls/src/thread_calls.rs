@@ -1,16 +1,18 @@
 //! The calls of one thread: which regions are one call, and what each call does.
 
 use crate::call_values::{CallValues, NO_COMMUNICATOR};
-use crate::cpu_waits::CpuWait;
 use crate::functions::{FunctionKind, GpuWait};
 use crate::labels::{LabelKey, LabelNumbers, WorkBorder};
 use crate::operations::{OperationLists, ProcessOperations};
+use crate::python_samples::{StackSample, WorkSample};
 use crate::region_names::RegionNames;
 use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
+use crate::thread_cpus::ThreadCpus;
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
 use rpd_graph::{Call, CallTimeline, LocalDependency, WorkSegment};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Maximum time between two polls that are one call, ns.
 const MAX_POLL_GAP_NS: i64 = 10_000;
@@ -43,6 +45,8 @@ pub(crate) struct ThreadContext<'a> {
     pub(crate) names: &'a RegionNames,
     pub(crate) calls: &'a [CallRow],
     pub(crate) part: ReadPart,
+    /// Samples of Python stacks by time, by the key of the thread.
+    pub(crate) samples: &'a BTreeMap<i64, Vec<StackSample>>,
 }
 
 /// The calls of a thread, or of a stream of a GPU, in the numbers of its unit.
@@ -68,8 +72,9 @@ pub(crate) struct ThreadTimeline {
     /// Timelines by their numbers in the process.
     pub(crate) local_dependencies: Vec<LocalDependency>,
     pub(crate) step_ranges: Vec<StepRanges>,
-    /// Its waits for a CPU, by time; empty if they are not recorded.
-    pub(crate) cpu_waits: Vec<CpuWait>,
+    pub(crate) cpus: ThreadCpus,
+    /// Samples of Python stacks in its work, by time; empty if there are none.
+    pub(crate) python_samples: Vec<WorkSample>,
 }
 
 impl ThreadTimeline {
@@ -77,7 +82,8 @@ impl ThreadTimeline {
     pub(crate) fn analysis_bytes(&self) -> u64 {
         let OperationLists { message_ends, entries, completions, .. } = &self.operations;
         let lengths = [self.calls.len(), self.work.len(), entries.len(), self.local_dependencies.len()];
-        let kept = (size_of_val(&self.region_ids[..]) + size_of_val(&self.cpu_waits[..])) as u64;
+        let samples = self.cpus.bytes() + size_of_val(&self.python_samples[..]);
+        let kept = (size_of_val(&self.region_ids[..]) + samples) as u64;
         CallTimeline::analysis_bytes(lengths, message_ends, completions).saturating_add(kept)
     }
 
@@ -91,6 +97,7 @@ impl ThreadTimeline {
         self.operations.entries.shrink_to_fit();
         self.operations.completions.shrink_to_fit();
         self.local_dependencies.shrink_to_fit();
+        self.python_samples.shrink_to_fit();
     }
 }
 
@@ -109,7 +116,7 @@ struct ThreadSweep<'a, 'b> {
     context: ThreadContext<'a>,
     labels: &'b mut LabelNumbers,
     process: &'b mut ProcessOperations,
-    work: ThreadWork,
+    work: ThreadWork<'a>,
     calls: Vec<Call>,
     region_ids: Vec<i64>,
     operations: OperationLists,
@@ -151,11 +158,13 @@ pub(crate) fn sweep_thread(
     }
     let start = spans().map(|(_, (start, _))| start).min()?;
     let end = spans().map(|(_, (_, end))| end).max()?;
+    let thread = regions.first()?.thread;
+    let samples = context.samples.get(&thread).map_or(&[][..], Vec::as_slice);
     let mut sweep = ThreadSweep {
         context,
         labels,
         process,
-        work: ThreadWork::new(start),
+        work: ThreadWork::new(start, samples),
         calls: Vec::new(),
         region_ids: Vec::new(),
         operations: OperationLists::default(),
@@ -193,7 +202,7 @@ pub(crate) fn sweep_thread(
         NamedRange { class, name: region.name, start, end }
     });
     Some(ThreadTimeline {
-        thread: regions.first()?.thread,
+        thread,
         is_stream: false,
         communicates: sweep.communicates,
         start,
@@ -206,7 +215,8 @@ pub(crate) fn sweep_thread(
         is_open: sweep.is_last_open,
         operations: sweep.operations,
         local_dependencies: Vec::new(),
-        cpu_waits: Vec::new(),
+        cpus: ThreadCpus::default(),
+        python_samples: sweep.work.work_samples,
         step_ranges: counter.candidates(context.part.step_class, end.abs_diff(start), ranges),
     })
 }

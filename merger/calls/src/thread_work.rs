@@ -1,6 +1,7 @@
 //! Divides the time of a thread between its calls by the innermost range.
 
 use crate::labels::{LabelKey, LabelNumbers, WorkBorder};
+use crate::python_samples::{StackSample, WorkSample};
 use rpd_graph::WorkSegment;
 
 /// Maximum depth of nested ranges; time in deeper ones counts for the one at this depth.
@@ -22,7 +23,7 @@ struct OpenRange {
 /// work     A    B         A        A   : of each gap, the sum of each label
 /// ```
 #[derive(Debug)]
-pub(crate) struct ThreadWork {
+pub(crate) struct ThreadWork<'a> {
     now: i64,
     open: Vec<OpenRange>,
     /// Work since the last call; the label of time in no range is `None`.
@@ -35,10 +36,17 @@ pub(crate) struct ThreadWork {
     pub(crate) work: Vec<WorkSegment>,
     /// Index of the first segment of each gap.
     pub(crate) first_work: Vec<u32>,
+    /// Samples that are not passed yet, by time.
+    samples: &'a [StackSample],
+    /// Samples since the last call, with labels as those of `gap`.
+    gap_samples: Vec<(Option<u32>, StackSample)>,
+    /// Samples in work.
+    pub(crate) work_samples: Vec<WorkSample>,
 }
 
-impl ThreadWork {
-    pub(crate) fn new(start: i64) -> ThreadWork {
+impl<'a> ThreadWork<'a> {
+    /// Starts at a time. `samples`, by time, are those of the thread.
+    pub(crate) fn new(start: i64, samples: &'a [StackSample]) -> ThreadWork<'a> {
         ThreadWork {
             now: start,
             open: Vec::new(),
@@ -48,6 +56,9 @@ impl ThreadWork {
             before: None,
             work: Vec::new(),
             first_work: Vec::new(),
+            samples,
+            gap_samples: Vec::new(),
+            work_samples: Vec::new(),
         }
     }
 
@@ -87,6 +98,7 @@ impl ThreadWork {
     /// Extends the last call.
     pub(crate) fn extend_call(&mut self, exit: i64, border: WorkBorder) {
         self.gap.clear();
+        self.gap_samples.clear();
         self.gaps += 1;
         self.now = self.now.max(exit);
         self.before = Some(border);
@@ -108,7 +120,20 @@ impl ThreadWork {
                 None => (None, to),
             };
             self.add(label, stop.abs_diff(self.now));
+            self.pass_samples(label, stop);
             self.now = stop;
+        }
+    }
+
+    /// Passes the samples before `stop`. Those from now on are in work with this label, and earlier ones in a call.
+    fn pass_samples(&mut self, label: Option<u32>, stop: i64) {
+        while let Some((sample, later)) = self.samples.split_first()
+            && sample.time_ns < stop
+        {
+            self.samples = later;
+            if sample.time_ns >= self.now {
+                self.gap_samples.push((label, *sample));
+            }
         }
     }
 
@@ -134,6 +159,10 @@ impl ThreadWork {
             let label = label.unwrap_or_else(|| labels.number(between));
             self.work.push(WorkSegment { label, ns });
         }
+        for (label, StackSample { time_ns, stack, period_ms }) in self.gap_samples.drain(..) {
+            let label = label.unwrap_or_else(|| labels.number(between));
+            self.work_samples.push(WorkSample { time_ns, stack, label, weight: period_ms });
+        }
         self.gaps = self.gaps.wrapping_add(1);
     }
 }
@@ -146,7 +175,7 @@ mod tests {
         WorkBorder { function, is_of_part: false }
     }
 
-    fn texts(work: &ThreadWork, labels: &LabelNumbers) -> Vec<(LabelKey, u64)> {
+    fn texts(work: &ThreadWork<'_>, labels: &LabelNumbers) -> Vec<(LabelKey, u64)> {
         work.work.iter().map(|segment| (labels.keys()[segment.label as usize], segment.ns)).collect()
     }
 
@@ -155,7 +184,7 @@ mod tests {
         let mut labels = LabelNumbers::default();
         let [a, b] = [LabelKey::Name(1), LabelKey::Name(2)];
         let numbers = [a, b].map(|key| labels.number(key));
-        let mut work = ThreadWork::new(0);
+        let mut work = ThreadWork::new(0, &[]);
         work.open(10, 100, numbers[0]);
         work.open(20, 50, numbers[1]);
         work.call(30, 60, border(7), &mut labels);
@@ -169,17 +198,57 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_has_the_label_of_the_time_in_which_it_is() {
+        let mut random = 1u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for _ in 0..200 {
+            // A sample in each ns, so that each label has as many samples in a gap as it has ns of work.
+            let samples: Vec<StackSample> =
+                (-5..400).map(|time_ns| StackSample { time_ns, stack: 0, period_ms: 1.0 }).collect();
+            let mut labels = LabelNumbers::default();
+            let mut work = ThreadWork::new(0, &samples);
+            let mut at = 0;
+            for _ in 0..20 {
+                at += next(8) as i64;
+                match next(4) {
+                    0 => {
+                        let exit = at + next(12) as i64;
+                        work.call(at, exit, border(next(2) as u16), &mut labels);
+                        at = exit;
+                    }
+                    1 => work.extend_call(at, border(7)),
+                    _ => {
+                        let label = labels.number(LabelKey::Name(next(3) as u32));
+                        work.depth_at(at);
+                        work.open(at, at + 1 + next(40) as i64, label);
+                    }
+                }
+            }
+            work.finish(at + 5, &mut labels);
+            let mut sums = vec![0u64; labels.keys().len()];
+            work.work.iter().for_each(|segment| sums[segment.label as usize] += segment.ns);
+            let mut counts = vec![0u64; labels.keys().len()];
+            work.work_samples.iter().for_each(|sample| counts[sample.label as usize] += 1);
+            assert_eq!(counts, sums);
+            assert!(work.work_samples.is_sorted_by_key(|sample| sample.time_ns));
+        }
+    }
+
+    #[test]
     fn ranges_that_are_not_nested_and_very_deep_ones_end_nothing() {
         let mut labels = LabelNumbers::default();
         let numbers: Vec<u32> = (0..3).map(|name| labels.number(LabelKey::Name(name))).collect();
-        let mut work = ThreadWork::new(0);
+        let mut work = ThreadWork::new(0, &[]);
         work.open(0, 10, numbers[0]);
         work.open(5, 20, numbers[1]);
         work.finish(30, &mut labels);
         let expected = [(LabelKey::Name(0), 5), (LabelKey::Name(1), 15), (LabelKey::Between(None, None), 10)];
         assert_eq!(texts(&work, &labels), expected);
 
-        let mut work = ThreadWork::new(0);
+        let mut work = ThreadWork::new(0, &[]);
         (0..1000).for_each(|start| work.open(start, 2000 - start, numbers[2]));
         assert_eq!(work.open.len(), MAX_DEPTH);
         work.finish(2000, &mut labels);

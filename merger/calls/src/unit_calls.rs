@@ -8,6 +8,7 @@ use crate::gpu_rows::GpuRow;
 use crate::gpu_streams::{StreamContext, add_streams};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::{ProcessNotes, ProcessOperations};
+use crate::python_stacks::PythonStacks;
 use crate::region_names::RegionNames;
 use crate::thread_calls::{ReadPart, ThreadContext, ThreadTimeline, sweep_thread};
 use crate::unit_rows::{RegionRow, SampleRow, UnitRows};
@@ -54,6 +55,8 @@ pub(crate) struct UnitCalls {
     /// Names of GPU work.
     pub(crate) gpu_work: Vec<String>,
     pub(crate) gpu: Option<String>,
+    /// Stacks of the samples of all threads.
+    pub(crate) python_stacks: PythonStacks,
     pub(crate) unusable_regions: u64,
 }
 
@@ -61,7 +64,7 @@ impl UnitCalls {
     /// Returns about how many bytes the calls and their analysis take, at most.
     pub(crate) fn analysis_bytes(&self) -> u64 {
         let timelines = self.processes.iter().flat_map(|process| &process.timelines);
-        timelines.map(ThreadTimeline::analysis_bytes).fold(0, u64::saturating_add)
+        timelines.map(ThreadTimeline::analysis_bytes).fold(self.python_stacks.bytes(), u64::saturating_add)
     }
 
     /// Builds the calls of all threads from the rows of a unit.
@@ -72,7 +75,8 @@ impl UnitCalls {
             mut samples,
             gpu_work,
             communicators,
-            mut cpu_waits,
+            mut cpus,
+            python,
             gpu,
             unusable,
         } = rows;
@@ -81,7 +85,7 @@ impl UnitCalls {
         };
         regions.sort_by_key(order);
         samples.sort_by_key(|sample| sample.process);
-        let context = ThreadContext { names, calls: &calls, part };
+        let context = ThreadContext { names, calls: &calls, part, samples: &python.threads };
         let mut labels = LabelNumbers::default();
         let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
         let of_regions = regions.iter().map(|region| region.process);
@@ -96,12 +100,13 @@ impl UnitCalls {
             };
             let mut found = windowed_calls(rows, context, &mut labels);
             for timeline in found.timelines.iter_mut().filter(|timeline| !timeline.is_stream) {
-                timeline.cpu_waits = cpu_waits.remove(&timeline.thread).unwrap_or_default();
+                timeline.cpus = cpus.remove(&timeline.thread).unwrap_or_default();
             }
             if found.timelines.iter().any(|timeline| timeline.communicates) {
                 unit.processes.push(ProcessCalls { process, ..found });
             }
         }
+        unit.python_stacks = python.stacks;
         unit.gpu_work = gpu_work.names;
         unit.labels = labels.into_keys();
         unit

@@ -1,11 +1,12 @@
 //! Reads the regions of a unit, the events, samples and args of its calls to MPI, and its work on GPUs.
 
 use crate::call_values::{CallValues, read_value};
-use crate::cpu_waits::{CpuWait, read_cpu_waits};
 use crate::functions::{FunctionKind, GpuWait};
 use crate::gpu_rows::GpuRows;
 use crate::id_index::IdIndex;
+use crate::python_samples::{UnitSamples, read_python_samples};
 use crate::region_names::RegionNames;
+use crate::thread_cpus::{ThreadCpus, read_thread_cpus};
 use rpd_console::Failure;
 use rpd_run::{JoinedEvents, RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{Cells, IntColumn, Value, rocpd};
@@ -75,8 +76,10 @@ pub(crate) struct UnitRows {
     pub(crate) gpu_work: GpuRows,
     /// Names of the communicators.
     pub(crate) communicators: Vec<Box<[u8]>>,
-    /// Waits for a CPU, by the key of the thread.
-    pub(crate) cpu_waits: BTreeMap<i64, Vec<CpuWait>>,
+    /// The CPUs of threads, by the key of the thread.
+    pub(crate) cpus: BTreeMap<i64, ThreadCpus>,
+    /// Sampled stacks of Python.
+    pub(crate) python: UnitSamples,
     /// Label of the only GPU.
     pub(crate) gpu: Option<String>,
     /// Number of regions without valid times or name.
@@ -92,11 +95,17 @@ const EVENT: [&str; 3] = ["category_id", "stack_id", "parent_stack_id"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
 
 impl UnitRows {
-    /// Reads the rows of a unit. A unit without calls to MPI and kernels that communicate has no rows here.
+    /// Reads the rows of a unit. A unit without calls to MPI and kernels that communicate has no rows here. Of samples of
+    /// stacks only those in the window are kept.
     ///
     /// # Errors
     /// If rows cannot be read, or the unit has more of them than can be numbered.
-    pub(crate) fn read(run: &RunDatabase, unit: &RowUnit, names: &RegionNames) -> Result<UnitRows, Failure> {
+    pub(crate) fn read(
+        run: &RunDatabase,
+        unit: &RowUnit,
+        names: &RegionNames,
+        window: Option<(i64, i64)>,
+    ) -> Result<UnitRows, Failure> {
         let mut rows = UnitRows::default();
         let mut reader =
             EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
@@ -112,7 +121,8 @@ impl UnitRows {
         let mut gpus = unit_names.agents.iter().filter(|agent| agent.is_gpu);
         rows.gpu = gpus.next().filter(|_| gpus.next().is_none()).map(rpd_run::ComputeAgent::label);
         rows.read_samples(&mut reader, &unit_names)?;
-        rows.cpu_waits = read_cpu_waits(run, unit, &unit_names, &rows.regions)?;
+        rows.cpus = read_thread_cpus(run, unit, &unit_names, &rows.regions)?;
+        rows.python = read_python_samples(run, unit, &unit_names, &rows.regions, window)?;
         if rows.calls.len() + rows.samples.len() > MAX_ROWS {
             return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} calls")));
         }

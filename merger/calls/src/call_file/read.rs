@@ -1,8 +1,9 @@
 //! Decodes the units of a file of calls.
 
 use super::{CallFile, CallFileError};
-use crate::cpu_waits::MAX_INTERVALS;
 use crate::labels::LabelKey;
+use crate::python_samples::{MAX_SAMPLES, WorkSample};
+use crate::python_stacks::NO_STACK;
 use crate::region_names::RegionNames;
 use crate::step_ranges::StepRanges;
 use crate::thread_calls::ThreadTimeline;
@@ -80,6 +81,9 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
     if !unit.labels.iter().all(is_known) {
         return Err("a label is not in the database");
     }
+    if !unit.python_stacks.is_valid() {
+        return Err("a stack of Python has no such frames");
+    }
     for process in &unit.processes {
         let timelines = process.timelines.len();
         for timeline in &process.timelines {
@@ -108,12 +112,21 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
                     && ranges.names.iter().all(|place| names.has_string(*place))
                     && spans.is_sorted_by(|one, other| one.1 <= other.0)
             };
-            let waits = &timeline.cpu_waits;
-            if waits.len() > MAX_INTERVALS
-                || !waits.iter().all(|wait| (0.0..=1.0).contains(&wait.share))
-                || !waits.is_sorted_by(|one, other| one.start_ns < other.start_ns)
+            if !timeline.cpus.is_valid() {
+                return Err("shares of a CPU are not in order, or no shares");
+            }
+            let samples = &timeline.python_samples;
+            let is_usable = |sample: &WorkSample| {
+                (timeline.start..=timeline.end).contains(&sample.time_ns)
+                    && (sample.stack == NO_STACK || unit.python_stacks.has(sample.stack))
+                    && (sample.label as usize) < unit.labels.len()
+                    && sample.has_valid_weight()
+            };
+            if samples.len() > MAX_SAMPLES
+                || !samples.iter().all(is_usable)
+                || !samples.is_sorted_by_key(|sample| sample.time_ns)
             {
-                return Err("waits for a CPU are not in order, or no shares");
+                return Err("samples of Python are not in order, or have no stack or label");
             }
             if !timeline.step_ranges.iter().all(are_usable) {
                 return Err("ranges of steps are not in order, or have no name");
@@ -139,6 +152,9 @@ mod tests {
             calls: vec![Call { enter_ns: 10, duration_ns: 10, label: 0 }],
             work: vec![WorkSegment { label: 0, ns: 10 }],
             first_work: vec![0, 1, 1],
+            python_samples: [3, 7]
+                .map(|time_ns| WorkSample { time_ns, stack: NO_STACK, label: 0, weight: 1.0 })
+                .to_vec(),
             ..ThreadTimeline::default()
         };
         let mut labels = LabelNumbers::default();
@@ -152,7 +168,8 @@ mod tests {
         let names = RegionNames::default();
         assert_eq!(check(&unit(), 1, &names), Ok(()));
         type UnitChange = fn(&mut UnitCalls);
-        let changes: [(UnitChange, &str); 10] = [
+        let odd_samples = "samples of Python are not in order, or have no stack or label";
+        let changes: [(UnitChange, &str); 14] = [
             (|unit| unit.processes.extend(self::unit().processes), "it has more processes than the database"),
             (|unit| unit.gpu = Some("x".repeat(MAX_GPU_BYTES + 1)), "the label of a GPU is too long"),
             (|unit| unit.labels[0] = LabelKey::Name(0), "a label is not in the database"),
@@ -173,6 +190,10 @@ mod tests {
                 },
                 "a completion is of no thread of its process",
             ),
+            (|unit| unit.processes[0].timelines[0].python_samples[0].stack = 0, odd_samples),
+            (|unit| unit.processes[0].timelines[0].python_samples[0].time_ns = 31, odd_samples),
+            (|unit| unit.processes[0].timelines[0].python_samples[1].label = 1, odd_samples),
+            (|unit| unit.processes[0].timelines[0].python_samples[1].weight = f32::NAN, odd_samples),
         ];
         for (change, problem) in changes {
             let mut odd = unit();

@@ -36,7 +36,8 @@ impl CallFile {
         file.write_all(&header(state, run.units.len())).map_err(cannot)?;
         for units in run.units.chunks(at_once.max(1)) {
             let stored = units.par_iter().map(|unit| {
-                let calls = UnitCalls::new(UnitRows::read(run, unit, &names)?, &names, ReadPart::whole());
+                let calls =
+                    UnitCalls::new(UnitRows::read(run, unit, &names, None)?, &names, ReadPart::whole());
                 encode(&calls).map_err(cannot)
             });
             let stored: Vec<Vec<u8>> = stored.collect::<Result<_, Failure>>()?;

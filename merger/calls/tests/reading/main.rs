@@ -3,5 +3,6 @@
 
 mod call_files;
 mod damaged_runs;
+mod python_samples;
 mod small_run;
 mod small_runs;

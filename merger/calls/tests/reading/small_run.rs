@@ -117,16 +117,30 @@ impl SmallRun {
         self.region(thread, span, name, Some(event));
     }
 
-    /// Adds a sample on a track of a thread.
-    pub(crate) fn sample(&mut self, thread: i64, track: &str, stacks: (i64, i64), args: &[(&str, &str)]) {
+    /// Returns the track of a thread with a name.
+    fn track(&mut self, thread: i64, track: &str) -> i64 {
         let (process, name) = (self.first_ids.len() as i64, self.string(track));
         let known = self.tracks.get(&(thread, track.to_owned())).copied();
-        let track = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let values = params![process, process, thread, name];
             let id = self.insert("rocpd_track", "nid, pid, tid, name_id", values);
             self.tracks.insert((thread, track.to_owned()), id);
             id
-        });
+        })
+    }
+
+    /// Adds a sample of a Python stack, a JSON text.
+    pub(crate) fn python_sample(&mut self, thread: i64, time: i64, stack: &str, extdata: &str) {
+        let (track, category) = (self.track(thread, "Python stack"), self.string("PYTHON_SAMPLE"));
+        let values = params![category, 0, 0, stack, extdata];
+        let columns = "category_id, stack_id, parent_stack_id, call_stack, extdata";
+        let event = self.insert("rocpd_event", columns, values);
+        self.insert("rocpd_sample", "track_id, timestamp, event_id", params![track, time, event]);
+    }
+
+    /// Adds a sample on a track of a thread.
+    pub(crate) fn sample(&mut self, thread: i64, track: &str, stacks: (i64, i64), args: &[(&str, &str)]) {
+        let track = self.track(thread, track);
         let event = self.event("MPI_API", stacks.0, stacks.1, args);
         self.insert("rocpd_sample", "track_id, timestamp, event_id", params![track, 0, event]);
     }
