@@ -470,6 +470,7 @@ mod tests {
             rank: None,
             host: String::new(),
             gpu: None,
+            is_python: false,
             failure: failure.map(str::to_owned),
             ended_ns,
             run_process: 0,

@@ -5,10 +5,14 @@
 //! line.
 
 mod analysed_run;
+mod cpu_shortage;
+mod crowded_cpus;
 mod cut;
 mod doubts;
 mod hang;
 mod names;
+mod python_cause;
+mod python_choice;
 mod run_verdict;
 mod shown_time;
 mod verdict;

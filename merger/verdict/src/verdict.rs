@@ -1,6 +1,7 @@
 //! The verdict on a run: in sentences, and for machines.
 
 use crate::analysed_run::AnalysedRun;
+use crate::crowded_cpus::CrowdedCpus;
 use crate::hang::{HangCause, RunHang, ends_text, hang_notes, named_ranks, ranks};
 use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
 use crate::shown_time::{percent, shown_time};
@@ -19,6 +20,8 @@ const MIN_REPORTED: f64 = 0.01;
 /// A rank is named for the time before or after the steps if it works longer than the next one by at least this share of
 /// the gain.
 const MIN_NAMED_SHARE: f64 = 0.8;
+/// Maximum number of sets of CPUs that are described.
+const MAX_CROWDED: usize = 3;
 /// Maximum number of lines about a hang.
 const MAX_HANG_LINES: usize = 3;
 /// Maximum number of functions that are named in which ranks waited.
@@ -73,6 +76,8 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         && found.hang.is_none();
     let efficiency = found.efficiency.filter(|_| is_whole);
     let gpu_efficiency = found.gpu_efficiency.filter(|_| is_whole);
+    let crowded = CrowdedCpus::find(found);
+    lines.extend(crowded.iter().take(MAX_CROWDED).map(|crowded| ("CPUs", crowded.text())));
     lines.extend(time_lines(found));
     lines.extend(efficiency.and_then(efficiency_text).map(|text| ("efficiency", text)));
     lines.extend(gpu_efficiency.and_then(efficiency_text).map(|text| ("of GPUs", text)));
@@ -98,6 +103,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         let gain = if is_analysed { gain_json(found, gain, false) } else { Json::Null };
         json.insert(key.to_owned(), gain);
     }
+    json.insert("crowded_cpus".to_owned(), crowded.iter().map(CrowdedCpus::json).collect());
     json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
     json.insert("gpu_efficiency".to_owned(), gpu_efficiency.map_or(Json::Null, efficiency_json));
     json.insert("steps".to_owned(), steps_json(found));
@@ -298,7 +304,9 @@ fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static
             percent(finding.cost.propagated_ns / total.max(1.0))
         ),
     };
-    vec![("where", place), ("reaches", reach), ("cause", WorkCause::of(found, finding).text(found, finding))]
+    let causes = WorkCause::of(found, finding).texts(found, finding);
+    let causes = causes.into_iter().map(|cause| ("cause", cause));
+    [("where", place), ("reaches", reach)].into_iter().chain(causes).collect()
 }
 
 /// Names the functions in which others waited directly, with their shares; empty if there are none.
@@ -398,7 +406,7 @@ fn finding_json(found: &AnalysedRun<'_>, finding: &JobFinding) -> Json {
             "share_of_steps": finding.share_of_steps,
         },
         "gain": gain_json(found, finding.gain, finding.is_at_most),
-        "cause": WorkCause::of(found, finding).json(),
+        "cause": WorkCause::of(found, finding).json(found),
         "caused": {
             "direct_ns": finding.cost.direct_ns as i64,
             "propagated_ns": finding.cost.propagated_ns as i64,

@@ -94,6 +94,7 @@ mod tests {
             rank: Some(rank),
             host: format!("node{}", rank / ranks_per_node),
             gpu: None,
+            is_python: false,
             failure: None,
             ended_ns: None,
             run_process: rank as usize,

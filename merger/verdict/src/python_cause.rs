@@ -1,0 +1,272 @@
+//! In which function of Python the work of the named ranks takes longer, and whether by garbage collection, as far as it was
+//! sampled.
+
+use crate::analysed_run::AnalysedRun;
+use crate::cut::cut_middle;
+use crate::names::{label_text, process_of, ranks_of, short};
+use crate::python_choice::{
+    ChosenFunction, ComparedPart, LabelSamples, NotChosen, SampledShare, choose_function, compare_part,
+};
+use crate::shown_time::percent;
+use rayon::prelude::*;
+use rpd_calls::CallLabel;
+use rpd_console::wording::grouped;
+use rpd_graph::JobFinding;
+use serde_json::{Value as Json, json};
+
+/// Threads with less work under a label than this share of the longest are not compared, as for what is typical.
+const MIN_COMPARED: f64 = 0.1;
+/// Maximum number of characters of the name of a function, and of its file, in a sentence.
+const MAX_FUNCTION_CHARS: usize = 32;
+
+/// Name of the frame that collectors write while Python collects garbage, the innermost one. It has no file.
+const GARBAGE_COLLECTION: &str = "<garbage collection>";
+
+/// What samples of Python say about a finding.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct PythonFindings {
+    pub(crate) function: PythonEvidence,
+    /// The garbage collection; `None` if nothing is known of it.
+    pub(crate) garbage: Option<ComparedPart>,
+}
+
+/// The function of Python in which work takes longer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum PythonEvidence {
+    /// The work takes longer in this function.
+    Function(ChosenFunction),
+    /// No function is named.
+    NoFunction(NotChosen),
+    /// Other threads do such work, and none of them has samples.
+    OthersNotRecorded,
+    /// The named threads have no samples. Whether they are of programs in Python.
+    NotRecorded {
+        /// Whether one of them is.
+        is_python: bool,
+    },
+    /// The finding is not about work of threads under one label.
+    NotApplicable,
+}
+
+impl PythonFindings {
+    /// Examines a finding.
+    pub(crate) fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> PythonFindings {
+        let job = &found.calls.job;
+        let kind = finding.label.and_then(|label| found.calls.labels.get(label as usize));
+        let is_of_threads = matches!(kind, Some(CallLabel::Range(_) | CallLabel::Between { .. }));
+        let Some(label) = finding.label.filter(|_| is_of_threads) else {
+            return PythonEvidence::NotApplicable.alone();
+        };
+        let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
+        let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
+        if named.is_empty() {
+            return PythonEvidence::NotApplicable.alone();
+        }
+        let samples_of = |timeline: u32| found.calls.python.samples.get(timeline as usize);
+        if named.iter().all(|timeline| samples_of(*timeline).is_none_or(Vec::is_empty)) {
+            let is_python =
+                |timeline: &u32| process_of(found.calls, *timeline).is_some_and(|process| process.is_python);
+            return PythonEvidence::NotRecorded { is_python: named.iter().any(is_python) }.alone();
+        }
+        let threads = 0..job.timelines.len() as u32;
+        let threads: Vec<(u32, LabelSamples)> = threads
+            .into_par_iter()
+            .filter(is_thread)
+            .map(|timeline| (timeline, label_samples(found, timeline, label)))
+            .filter(|(_, samples)| samples.work_ns > 0.0)
+            .collect();
+        let longest = threads.iter().map(|(_, samples)| samples.work_ns).fold(0.0, f64::max);
+        let (named, mut others): (Vec<_>, Vec<_>) =
+            threads.into_iter().partition(|(timeline, _)| named.contains(timeline));
+        others.retain(|(_, samples)| samples.work_ns >= longest * MIN_COMPARED);
+        let sampled = |threads: Vec<(u32, LabelSamples)>| -> Vec<LabelSamples> {
+            threads.into_iter().map(|(_, samples)| samples).filter(|samples| samples.count > 0).collect()
+        };
+        let has_others = !others.is_empty();
+        let others = sampled(others);
+        if has_others && others.is_empty() {
+            return PythonEvidence::OthersNotRecorded.alone();
+        }
+        let stacks = &found.calls.python.stacks;
+        // Garbage collection counts for the function that it interrupts.
+        let frames = |stack: u32| {
+            let frames = stacks.frames(stack).filter(|frame| !is_garbage_collection(found, frame.function));
+            frames.map(|frame| (frame.function, frame.line)).collect()
+        };
+        let named = LabelSamples::joined(&sampled(named));
+        let collects = |stack: u32| {
+            stacks.frames(stack).next().is_some_and(|frame| is_garbage_collection(found, frame.function))
+        };
+        let garbage = compare_part(&named, &others, &collects);
+        let function = match choose_function(&named, &others, &frames) {
+            Ok(function) => PythonEvidence::Function(function),
+            Err(reason) => PythonEvidence::NoFunction(reason),
+        };
+        PythonFindings { function, garbage }
+    }
+
+    /// Describes the garbage collection in a sentence, if it explains the longer work. `is_certain` is whether it explains
+    /// nearly all of it.
+    pub(crate) fn garbage_text(
+        &self,
+        found: &AnalysedRun<'_>,
+        finding: &JobFinding,
+        is_certain: bool,
+    ) -> Option<String> {
+        let ComparedPart { share, typical, explained } = self.garbage?;
+        let likely = if is_certain { "" } else { " is likely" };
+        let spent = spent_text(found, finding, share);
+        let comparison = comparison_text(typical, explained);
+        Some(format!("garbage collection of Python{likely}: {spent} in it{comparison}"))
+    }
+
+    /// Returns the garbage collection for machines; null if nothing is known of it.
+    pub(crate) fn garbage_json(&self) -> Json {
+        let Some(ComparedPart { share, typical, explained }) = self.garbage else { return Json::Null };
+        json!({
+            "share": share.share,
+            "share_error": share.error,
+            "typical_share": typical.map(|typical| typical.share),
+            "typical_share_error": typical.map(|typical| typical.error),
+            "explained": explained.share,
+            "explained_error": explained.error,
+        })
+    }
+}
+
+/// Returns whether a function stands for garbage collection.
+fn is_garbage_collection(found: &AnalysedRun<'_>, function: u32) -> bool {
+    let function = found.calls.python.stacks.function(function);
+    function.is_some_and(|function| function.name == GARBAGE_COLLECTION && function.file.is_empty())
+}
+
+impl PythonEvidence {
+    /// Returns whether the named threads are of programs in Python, as far as that is known.
+    pub(crate) fn is_of_python(&self) -> bool {
+        !matches!(self, PythonEvidence::NotRecorded { is_python: false } | PythonEvidence::NotApplicable)
+    }
+
+    fn alone(self) -> PythonFindings {
+        PythonFindings { function: self, garbage: None }
+    }
+
+    /// Describes the evidence in a sentence, if there is something to say.
+    pub(crate) fn text(&self, found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<String> {
+        let label = label_text(found.calls, finding.label);
+        let chosen = match *self {
+            PythonEvidence::Function(chosen) => chosen,
+            PythonEvidence::NoFunction(NotChosen::TooFewSamples(count)) => {
+                return Some(format!(
+                    "too few Python samples of {label} to name a function: {}",
+                    grouped(count)
+                ));
+            }
+            PythonEvidence::NoFunction(NotChosen::NoSingleFunction(count)) => {
+                return Some(format!(
+                    "no single Python function explains the longer work, by {} samples of {label}",
+                    grouped(count)
+                ));
+            }
+            PythonEvidence::OthersNotRecorded => {
+                return Some(
+                    "no Python function is named, as those of other ranks with such work are not recorded"
+                        .to_owned(),
+                );
+            }
+            PythonEvidence::NoFunction(NotChosen::NotLonger)
+            | PythonEvidence::NotRecorded { .. }
+            | PythonEvidence::NotApplicable => return None,
+        };
+        let ChosenFunction { share, typical, explained, .. } = chosen;
+        Some(format!(
+            "in Python, {} in {}{}",
+            spent_text(found, finding, share),
+            function_text(found, chosen),
+            comparison_text(typical, explained)
+        ))
+    }
+
+    /// Returns the named function for machines; null if there is none.
+    pub(crate) fn json(&self, found: &AnalysedRun<'_>) -> Json {
+        let PythonEvidence::Function(chosen) = self else { return Json::Null };
+        let function = found.calls.python.stacks.function(chosen.function);
+        json!({
+            "function": function.map(|function| &function.name),
+            "file": function.map(|function| &function.file),
+            "line": chosen.line,
+            "share": chosen.share.share,
+            "share_error": chosen.share.error,
+            "typical_share": chosen.typical.map(|typical| typical.share),
+            "typical_share_error": chosen.typical.map(|typical| typical.error),
+            "explained": chosen.explained.share,
+            "explained_error": chosen.explained.error,
+            "samples": chosen.samples,
+        })
+    }
+}
+
+/// Words which share of the work the named ranks spend: `it spends 57 % (+- 3.4 points) of range "update"`.
+fn spent_text(found: &AnalysedRun<'_>, finding: &JobFinding, share: SampledShare) -> String {
+    let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
+    let they = if is_one { "it spends" } else { "they spend" };
+    let label = label_text(found.calls, finding.label);
+    format!("{they} {} ({}) of {label}", percent(share.share), points(share.error))
+}
+
+/// Words the same share of other ranks, and how much of the longer work the difference explains.
+fn comparison_text(typical: Option<SampledShare>, explained: SampledShare) -> String {
+    match typical {
+        Some(typical) => format!(
+            ", other ranks {} ({}); this explains {} ({}) of the longer work",
+            percent(typical.share),
+            points(typical.error),
+            percent(explained.share.min(1.0)),
+            points(explained.error)
+        ),
+        None => ", and no other rank does such work".to_owned(),
+    }
+}
+
+/// Returns the work of a thread under a label in the steps, with the samples in it.
+fn label_samples(found: &AnalysedRun<'_>, timeline: u32, label: u32) -> LabelSamples {
+    let job = &found.calls.job;
+    let calls = &job.timelines[timeline as usize];
+    let (Some(first), Some(after)) = (calls.first_call_of_step.first(), calls.first_call_of_step.last())
+    else {
+        return LabelSamples::default();
+    };
+    let work = (*first..*after).flat_map(|call| calls.work_before(call as usize));
+    let work_ns = work.filter(|work| work.label == label).map(|work| work.ns as f64).sum();
+    let start_ns = found.analysis.step_start_ns(timeline as usize, 0);
+    let end_ns =
+        after.checked_sub(1).and_then(|call| calls.calls.get(call as usize)).map(|call| call.exit_ns());
+    let samples = found.calls.python.samples.get(timeline as usize).map_or(&[][..], Vec::as_slice);
+    let samples = samples.iter().filter(|sample| {
+        sample.label == label && sample.time_ns >= start_ns && end_ns.is_some_and(|end| sample.time_ns < end)
+    });
+    LabelSamples::new(work_ns, samples.map(|sample| (sample.stack, f64::from(sample.weight))))
+}
+
+/// Names a function with the line at which most of its samples are: `Dataset.augment (data.py:88)`.
+fn function_text(found: &AnalysedRun<'_>, chosen: ChosenFunction) -> String {
+    let Some(function) = found.calls.python.stacks.function(chosen.function) else {
+        return "a function".to_owned();
+    };
+    let file = function.file.rsplit('/').next().unwrap_or_default();
+    let shorter = |name: &str| cut_middle(&short(name), MAX_FUNCTION_CHARS);
+    let place = match (file, chosen.line) {
+        ("", _) => String::new(),
+        (file, 0) => format!(" ({})", shorter(file)),
+        (file, line) => format!(" ({}:{line})", shorter(file)),
+    };
+    shorter(&function.name) + &place
+}
+
+/// Formats the error of a share in percentage points: `+- 3.2 points`.
+fn points(error: f64) -> String {
+    if error < 0.095 {
+        format!("+- {:.1} points", error * 100.0)
+    } else {
+        format!("+- {:.0} points", error * 100.0)
+    }
+}
