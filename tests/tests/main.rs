@@ -54,6 +54,7 @@ mod perfetto_packets;
 mod planned_sizes;
 mod process_order;
 mod profiler_files;
+mod python_causes;
 mod refused_outputs;
 mod report_html;
 mod report_inputs;

@@ -1,9 +1,12 @@
-/* Two ranks with a core each, of which rank 1 takes longer: shared_core shared | longer. It shares its core with a
-   process that computes all the time, or computes twice as much. */
+/* Two ranks with a core each, of which rank 1 takes longer: shared_core shared | longer | quota. It shares its core with a
+   process that computes all the time, or computes twice as much, or enters the cgroup whose file QUOTA_PROCS names.
+   With shared_core together, both have the first core. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +38,7 @@ static long calibrated(void) {
 }
 
 int main(int argc, char **argv) {
-    int rank;
+    int rank, steps = STEPS;
     long rounds;
     double mine = 1, sum;
     cpu_set_t core;
@@ -43,8 +46,11 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     CPU_ZERO(&core);
-    CPU_SET(rank, &core);
-    if (argc < 2 || sched_setaffinity(0, sizeof core, &core) != 0) {
+    if (argc < 2) {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    CPU_SET(strcmp(argv[1], "together") == 0 ? 0 : rank, &core);
+    if (sched_setaffinity(0, sizeof core, &core) != 0) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     rounds = calibrated();
@@ -56,10 +62,21 @@ int main(int argc, char **argv) {
             }
         }
     }
+    if (strcmp(argv[1], "quota") == 0) {
+        /* Each step is longer than what is left of a period of the quota. */
+        rounds *= 4;
+        steps /= 4;
+    }
+    if (rank == 1 && strcmp(argv[1], "quota") == 0) {
+        FILE *procs = fopen(getenv("QUOTA_PROCS"), "w");
+        if (!procs || fputs("0", procs) < 0 || fclose(procs)) {
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        }
+    }
     if (rank == 1 && strcmp(argv[1], "longer") == 0) {
         rounds *= 2;
     }
-    for (int step = 0; step < STEPS; step++) {
+    for (int step = 0; step < steps; step++) {
         compute(rounds);
         MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }

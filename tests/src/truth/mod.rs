@@ -19,6 +19,7 @@ mod mailbox;
 mod node_counters;
 mod operation;
 mod program;
+mod python_samples;
 mod random_program;
 mod ranks;
 mod recorder;
@@ -37,11 +38,12 @@ pub use clock_errors::{ClockErrors, NodeClockError};
 pub use conditions::{Network, PlantedExcess, RunConditions};
 pub use operation::{Collective, CollectiveKind, Message, Operation, Peer, SendMode, Slot, WorkPiece};
 pub use program::{ModelCommunicator, Program, RankPart, StepPart};
+pub use python_samples::{PlantedSlowness, PythonProfile};
 pub use random_program::{RandomProgramSize, random_program};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
-pub use run_shards::{write_scenario, write_scenario_with_counters};
+pub use run_shards::{write_scenario, write_scenario_in_python, write_scenario_with_counters};
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, GpuFault, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};

@@ -2,6 +2,7 @@ use super::call_recorder::DroppedCalls;
 use super::conditions::PlantedExcess;
 use super::gpu_recorder::GpuRecorder;
 use super::node_counters::add_node_counters;
+use super::python_samples::{PythonProfile, add_python_samples};
 use super::row_recorder::{ColumnValue, RankRows, RecordedRow, RowRecorder};
 use super::scenario::Scenario;
 use crate::synthetic::{ObservedClocks, RUN_START, Run, SyntheticRun, process_record, run_identity};
@@ -26,7 +27,7 @@ const EVENTS_IN_20_MS: i64 = 50;
 /// # Errors
 /// If a file cannot be written.
 pub fn write_scenario(scenario: &Scenario, dropped: &[DroppedCalls], folder: &Path) -> io::Result<PathBuf> {
-    write_shards((scenario, dropped), None, folder)
+    write_shards((scenario, dropped), MoreRows::default(), folder)
 }
 
 /// As [`write_scenario`], with counters of each node. Those of the node of the rank `subject` differ from the others.
@@ -34,12 +35,32 @@ pub fn write_scenario(scenario: &Scenario, dropped: &[DroppedCalls], folder: &Pa
 /// # Errors
 /// If a file cannot be written.
 pub fn write_scenario_with_counters(scenario: &Scenario, subject: u32, folder: &Path) -> io::Result<PathBuf> {
-    write_shards((scenario, &[]), Some(subject), folder)
+    write_shards((scenario, &[]), MoreRows { subject: Some(subject), ..MoreRows::default() }, folder)
+}
+
+/// As [`write_scenario`], with sampled stacks of Python.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_scenario_in_python(
+    scenario: &Scenario,
+    profile: &PythonProfile,
+    folder: &Path,
+) -> io::Result<PathBuf> {
+    write_shards((scenario, &[]), MoreRows { python: Some(profile), ..MoreRows::default() }, folder)
+}
+
+/// Rows beside those of calls and ranges.
+#[derive(Clone, Copy, Default)]
+struct MoreRows<'a> {
+    /// The rank of which the counters of the node differ, if nodes have some.
+    subject: Option<u32>,
+    python: Option<&'a PythonProfile>,
 }
 
 fn write_shards(
     (scenario, dropped): (&Scenario, &[DroppedCalls]),
-    subject: Option<u32>,
+    more: MoreRows<'_>,
     folder: &Path,
 ) -> io::Result<PathBuf> {
     let (length_ns, ranks) = recorded_rows(scenario, dropped);
@@ -47,8 +68,7 @@ fn write_shards(
     let folder = folder.join(&run.run_id);
     fs::create_dir_all(&folder)?;
     for (rank, rows) in (0u32..).zip(&ranks) {
-        let counted = subject.map(|subject| (subject, length_ns));
-        let shard = shard(&run, (rank, rows), counted).map_err(io::Error::other)?;
+        let shard = shard(&run, (rank, rows), (more, length_ns)).map_err(io::Error::other)?;
         fs::write(folder.join(format!("rank-{rank:05}.rpdshard")), shard)?;
     }
     Ok(folder)
@@ -83,11 +103,11 @@ fn plan(scenario: &Scenario, length_ns: i64) -> Run {
     run
 }
 
-/// Writes a shard. `counted` is the rank of which the node's counters differ, and the length of the run, ns.
+/// Writes a shard of a run of this length, ns.
 fn shard(
     run: &Run,
     (rank, rows): (u32, &RankRows),
-    counted: Option<(u32, i64)>,
+    (more, length_ns): (MoreRows<'_>, i64),
 ) -> Result<Vec<u8>, WriteError> {
     let planned = &run.ranks[rank as usize];
     let mut shard = ShardWriter::new(Vec::new(), &run_identity(run, rank))?;
@@ -108,8 +128,12 @@ fn shard(
     for row in &rows.rows {
         push(&mut shard, &kernels, row, |at_ns| clock.local(RUN_START + at_ns))?;
     }
-    if let Some(counted) = counted {
-        add_node_counters(&mut shard, run, rank, counted)?;
+    if let Some(subject) = more.subject {
+        add_node_counters(&mut shard, run, rank, (subject, length_ns))?;
+    }
+    if let Some(profile) = more.python {
+        let local = |at_ns| clock.local(RUN_START + at_ns);
+        add_python_samples(&mut shard, (rank, rows, length_ns), profile, local)?;
     }
     if rows.dropped > 0 {
         let (table, cause) = (Some(native::MPI_CALL), LossCause::RingFull);
@@ -164,7 +188,7 @@ fn describe_gpu(
     Ok(kernels)
 }
 
-fn push_values(
+pub(super) fn push_values(
     shard: &mut ShardWriter<Vec<u8>>,
     table: TableId,
     columns: &[(&str, Value<'_>)],
