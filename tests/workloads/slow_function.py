@@ -72,6 +72,7 @@ elif comm.rank == 1 and pattern == "garbage":
     collects, kept = True, [[number] for number in range(150000)]
 weights, losses, steps_seconds = [0.5, -0.25], [], 0.0
 for step in range(int(seconds / STEP_SECONDS)):
+    push(b"step")
     push(b"forward")
     before = time.perf_counter()
     timed(augment, augment_rounds)
@@ -83,6 +84,7 @@ for step in range(int(seconds / STEP_SECONDS)):
     gradient = comm.allreduce(error * sample), comm.allreduce(error)
     weights = [weights[0] - 0.05 * gradient[0], weights[1] - 0.05 * gradient[1]]
     losses.append(comm.allreduce(error * error))
+    pop()
 shares = comm.gather([spent / steps_seconds for spent in took.values()], root=0)
 if comm.rank == 0:
     print(*(loss.hex() for loss in losses))
