@@ -16,13 +16,13 @@ def begin(name=b'work'):
 ";
 
 /// A frame of a sample: name, base name of the file, line.
-type Frame = (String, String, i64);
+type PythonFrame = (String, String, i64);
 
 /// A sample: source and thread id, time, frames from the innermost one.
-struct Sample {
+struct StackSample {
     thread: (i64, i64),
     time: i64,
-    frames: Vec<Frame>,
+    frames: Vec<PythonFrame>,
 }
 
 /// Interpreters of this machine that can be sampled, with their versions: every second one, or with RPD_SOAK=1 all.
@@ -49,7 +49,7 @@ fn interpreters() -> Vec<(String, PathBuf)> {
     found.into_iter().step_by(step).map(|(version, path)| (version.replace(".0", "."), path)).collect()
 }
 
-fn samples(trace: &Trace) -> Vec<Sample> {
+fn samples(trace: &Trace) -> Vec<StackSample> {
     let by_key = |rows: &[Row]| -> BTreeMap<(i64, i64), Row> {
         rows.iter().map(|row| ((number(row, "source"), number(row, "key")), row.clone())).collect()
     };
@@ -70,17 +70,17 @@ fn samples(trace: &Trace) -> Vec<Sample> {
             let file = frame["file"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
             (frame["name"].as_str().unwrap().to_owned(), file, frame["line"].as_i64().unwrap())
         };
-        let frames: Vec<Frame> = json["frames"].as_array().unwrap().iter().map(frame).collect();
+        let frames: Vec<PythonFrame> = json["frames"].as_array().unwrap().iter().map(frame).collect();
         assert!(!frames.is_empty());
         let thread = (source, number(thread, "tid"));
-        found.push(Sample { thread, time: number(sample, "timestamp"), frames });
+        found.push(StackSample { thread, time: number(sample, "timestamp"), frames });
     }
     found
 }
 
 /// Returns the share of the samples with a function.
-fn share(samples: &[Sample], function: &str) -> f64 {
-    let has = |sample: &&Sample| sample.frames.iter().any(|(name, ..)| name == function);
+fn share(samples: &[StackSample], function: &str) -> f64 {
+    let has = |sample: &&StackSample| sample.frames.iter().any(|(name, ..)| name == function);
     samples.iter().filter(has).count() as f64 / samples.len() as f64
 }
 
@@ -134,7 +134,7 @@ fn the_share_of_each_function_is_that_which_the_program_measured() {
             eprintln!("Python {version}: {function} {sampled:.3}, measured {measured:.3}");
             assert!((sampled - measured).abs() < 0.08, "{version}: {function} {sampled} and not {measured}");
         }
-        for Sample { frames, .. } in &samples {
+        for StackSample { frames, .. } in &samples {
             let (name, file, _) = frames.last().unwrap();
             assert_eq!((name.as_str(), file.as_str()), ("<module>", "shares.py"), "{version}: {frames:?}");
         }
@@ -201,7 +201,7 @@ fn garbage_collection_is_seen_as_long_as_the_program_measured() {
         let output = run(bench.collect().args(["--trace", "python", "--"]).arg(&python).arg("garbage.py"));
         assert_eq!(exit_code(&output), 0, "{version}: {output:?}");
         let measured: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-        let (waiting, samples): (Vec<Sample>, Vec<Sample>) = samples(&bench.trace())
+        let (waiting, samples): (Vec<StackSample>, Vec<StackSample>) = samples(&bench.trace())
             .into_iter()
             .partition(|sample| sample.frames.iter().any(|(name, ..)| name == "waits"));
         let sampled = share(&samples, "<garbage collection>");
@@ -261,8 +261,8 @@ fn a_thread_that_runs_during_the_collection_of_another_collects_nothing() {
         let output = run(bench.collect().args(["--trace", "python", "--"]).arg(&python).arg("finalizers.py"));
         assert_eq!(exit_code(&output), 0, "{version}: {output:?}");
         let mut samples = samples(&bench.trace());
-        let mut of = |function: &str| -> Vec<Sample> {
-            let has = |sample: &Sample| sample.frames.iter().any(|(name, ..)| name == function);
+        let mut of = |function: &str| -> Vec<StackSample> {
+            let has = |sample: &StackSample| sample.frames.iter().any(|(name, ..)| name == function);
             let (found, rest) = std::mem::take(&mut samples).into_iter().partition(has);
             samples = rest;
             found
@@ -333,7 +333,7 @@ fn each_thread_and_each_program_of_a_process_has_its_own_stacks() {
         let output = run_it(bench.collect().args(["--trace", "python", "--"]));
         assert_eq!((exit_code(&output), output.stdout, output.stderr), (7, vec![], vec![]), "{version}");
         let trace = bench.trace();
-        let mut by_thread: BTreeMap<(i64, i64), Vec<Sample>> = BTreeMap::new();
+        let mut by_thread: BTreeMap<(i64, i64), Vec<StackSample>> = BTreeMap::new();
         samples(&trace)
             .into_iter()
             .for_each(|sample| by_thread.entry(sample.thread).or_default().push(sample));

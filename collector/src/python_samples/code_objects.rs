@@ -1,6 +1,6 @@
 //! Code objects of an interpreter: name, file and lines of a function.
 
-use super::interpreter::Interpreter;
+use super::interpreter::PythonInterpreter;
 use super::layout::{BYTES_LENGTH, BYTES_START, InstructionPlace, OBJECT_TYPE, TEXT_LENGTH, TEXT_STATE};
 use super::line_table::line_at;
 use super::memory::{ProcessMemory, ReadError, i32_in, u64_in};
@@ -87,7 +87,7 @@ impl CodeObjects {
     pub(super) fn function_at(
         &mut self,
         memory: &ProcessMemory,
-        interpreter: &Interpreter,
+        interpreter: &PythonInterpreter,
         place: CodePlace,
         now: Instant,
     ) -> Result<(Arc<PythonFunction>, i32, bool), StackError> {
@@ -115,7 +115,7 @@ impl CodeObjects {
     fn check(
         &mut self,
         memory: &ProcessMemory,
-        interpreter: &Interpreter,
+        interpreter: &PythonInterpreter,
         code: u64,
         now: Instant,
     ) -> Result<(), StackError> {
@@ -159,7 +159,7 @@ impl CodeObjects {
 /// Reads a string object.
 fn read_text(
     memory: &ProcessMemory,
-    interpreter: &Interpreter,
+    interpreter: &PythonInterpreter,
     address: u64,
 ) -> Result<Box<str>, StackError> {
     let mut head = [0; TEXT_STATE + 4];

@@ -25,7 +25,7 @@ const PROGRAM: &str = "python";
 
 /// An interpreter in a process.
 #[derive(Clone, Debug)]
-pub(super) struct Interpreter {
+pub(super) struct PythonInterpreter {
     /// Address of `_PyRuntime`.
     pub(super) runtime: u64,
     /// Address of the type of code objects.
@@ -81,7 +81,7 @@ pub(super) fn find(
     pid: i32,
     memory: &ProcessMemory,
     examined: &mut ExaminedFiles,
-) -> Result<Interpreter, InterpreterError> {
+) -> Result<PythonInterpreter, InterpreterError> {
     let maps = read_at_most(format!("/proc/{pid}/maps"), MAX_MAPS_BYTES);
     let maps = String::from_utf8_lossy(&maps);
     let program = std::fs::metadata(format!("/proc/{pid}/exe")).map_or(0, |program| program.ino());
@@ -110,7 +110,7 @@ pub(super) fn find(
         };
         let version = version.ok_or_else(|| InterpreterError::UnknownVersion(shown(name)))?;
         let layout = layout_of(version, runtime, memory)?;
-        return Ok(Interpreter { runtime, code_type, layout });
+        return Ok(PythonInterpreter { runtime, code_type, layout });
     }
     Err(InterpreterError::None)
 }

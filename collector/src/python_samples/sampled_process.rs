@@ -84,7 +84,7 @@ struct SampledThread {
     failures: u32,
 }
 
-/// What a thread has done since its last sample.
+/// Whether a thread has run since its last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ThreadActivity {
     /// It was not on a CPU.
@@ -235,7 +235,7 @@ impl SampledThread {
         }
     }
 
-    /// Returns what the thread has done since the last call.
+    /// Returns whether the thread has run since the last call.
     fn activity(&mut self) -> ThreadActivity {
         let mut line = [0; LINE_BYTES];
         let Some(file) = &self.times else { return ThreadActivity::MayHaveRun };

@@ -1,7 +1,7 @@
 //! The Python stack of a thread at one moment.
 
 use super::code_objects::{CodeObjects, CodePlace, PythonFunction, StackError};
-use super::interpreter::Interpreter;
+use super::interpreter::PythonInterpreter;
 use super::layout::{CurrentFramePlace, InstructionPlace, LOCK_HOLDER, LockHolderPlace, ThreadIdPlace};
 use super::memory::{MemoryWindow, ProcessMemory, ReadError, i32_in, u64_in};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct PythonFrame {
 #[derive(Debug)]
 pub(super) struct StackReader {
     pub(super) memory: ProcessMemory,
-    interpreter: Interpreter,
+    interpreter: PythonInterpreter,
     codes: CodeObjects,
     window: MemoryWindow,
     garbage_collection: Arc<PythonFunction>,
@@ -60,7 +60,7 @@ pub(super) struct ThreadState {
 }
 
 impl StackReader {
-    pub(super) fn new(memory: ProcessMemory, interpreter: Interpreter) -> StackReader {
+    pub(super) fn new(memory: ProcessMemory, interpreter: PythonInterpreter) -> StackReader {
         // Older interpreters allocate each frame by itself.
         let below = if interpreter.layout.frame.owner.is_some() { WINDOW_BYTES } else { 0 };
         let garbage_collection =
@@ -274,7 +274,7 @@ mod tests {
             let own = std::process::id() as i32;
             let open = || ProcessMemory::open(own).unwrap();
             let layout = layout_of((3, minor), start, &open()).unwrap();
-            let interpreter = Interpreter { runtime: start, code_type: start, layout };
+            let interpreter = PythonInterpreter { runtime: start, code_type: start, layout };
             let mut reader = StackReader::new(open(), interpreter);
             if let Ok(states) = reader.thread_states() {
                 prop_assert!(states.len() <= MAX_STATES);

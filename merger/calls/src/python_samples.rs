@@ -148,7 +148,7 @@ fn read_stacks(
 ) -> Result<UnitSamples, Failure> {
     let samples = kept.values().flat_map(|samples| &samples.kept);
     let index: Vec<(i64, u32)> = samples.zip(0..).map(|((_, event), row)| (*event, row)).collect();
-    // Of a sample without a usable event nothing is known.
+    // A sample without a usable event has no stack.
     let mut found: Vec<Option<(u32, f32)>> = vec![None; index.len()];
     let index = IdIndex::of_rows(&index);
     let mut texts = StackTexts::new();

@@ -42,7 +42,7 @@ pub struct RunCalls {
     /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
     /// [`ReadOptions`](crate::ReadOptions) ask for them.
     pub region_ids: Vec<Vec<i64>>,
-    /// What is recorded about the CPUs of each thread, by timeline.
+    /// Recorded facts on the CPUs of each thread, by timeline.
     pub cpus: Vec<ThreadCpus>,
     /// Sampled call stacks of Python.
     pub python: PythonSamples,

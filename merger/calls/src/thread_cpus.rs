@@ -30,7 +30,7 @@ pub struct CpuShare {
     pub share: f64,
 }
 
-/// What was recorded about the CPUs of a thread.
+/// Recorded facts on the CPUs of a thread: its waits, quotas and affinity.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadCpus {
     /// The share of its time in which it waited for a CPU, by time; empty if that is not recorded.
