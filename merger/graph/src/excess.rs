@@ -83,19 +83,37 @@ impl StepExcess {
         self.ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    fn mean(&self) -> f64 {
+    /// Returns the mean of the steps, ns.
+    pub(crate) fn mean(&self) -> f64 {
         self.sum_ns() as f64 / self.ns.len().max(1) as f64
     }
 
-    /// Returns whether the excess is more than noise, and that of many steps.
-    pub(crate) fn is_systematic(&self) -> bool {
+    /// Returns whether the excess is more than noise, and not that of some steps by chance. `typical` is the excess of a
+    /// thread that is typical of the others.
+    pub(crate) fn is_systematic(&self, typical: &StepExcess) -> bool {
         let mean = self.mean();
         let is_above_noise = mean > 0.0 && mean >= MIN_STANDARD_ERRORS * self.standard_error();
         // In a step of which calls are missing, waiting looks like work.
         is_above_noise
             && self.ns.len() as f64 >= self.all_steps as f64 * MIN_KNOWN_STEPS
             && (!self.lacks_calls || self.median() >= mean / 2.0)
-            && (self.pattern() != StepPattern::Irregular || self.share_of_steps() >= 0.5)
+            && (self.pattern() != StepPattern::Irregular
+                || self.share_of_steps() >= 0.5
+                || self.is_longer_than(typical))
+    }
+
+    /// Returns whether the mean excess is longer than that of another thread by more than chance. Where all threads are
+    /// longer now and then, each has an excess over the typical work of a step.
+    fn is_longer_than(&self, typical: &StepExcess) -> bool {
+        let error = |excess: &StepExcess| excess.deviation() / (excess.ns.len().max(1) as f64).sqrt();
+        self.mean() - typical.mean() >= MIN_STANDARD_ERRORS * error(self).hypot(error(typical))
+    }
+
+    /// Returns the standard deviation of the steps.
+    fn deviation(&self) -> f64 {
+        let mean = self.mean();
+        let squares = self.ns.iter().map(|ns| (*ns as f64 - mean).powi(2));
+        (squares.sum::<f64>() / self.ns.len().saturating_sub(1).max(1) as f64).sqrt()
     }
 
     /// Returns the standard error of the mean.
@@ -217,11 +235,16 @@ mod tests {
         StepExcess::new((0..80).map(|step| Some(of_step(step) + noise(step))), false)
     }
 
+    /// The excess of a thread that works as is typical.
+    fn none() -> StepExcess {
+        excess(|_| 0)
+    }
+
     #[test]
     fn patterns_are_recognised() {
         let of = |of_step: &dyn Fn(i64) -> i64| {
             let found = excess(of_step);
-            (found.is_systematic(), found.pattern())
+            (found.is_systematic(&none()), found.pattern())
         };
         assert_eq!(of(&|_| 500), (true, StepPattern::Steady));
         let stretch = StepPattern::Stretch { from: 20, to: 49 };
@@ -248,18 +271,31 @@ mod tests {
         };
         assert_eq!(of(10..30).pattern(), StepPattern::Stretch { from: 40, to: 69 });
         let excess = |unknown| StepExcess::new((0..80).map(|step| (step >= unknown).then_some(500)), true);
-        assert_eq!([20, 41].map(|unknown| excess(unknown).is_systematic()), [true, false]);
+        assert_eq!([20, 41].map(|unknown| excess(unknown).is_systematic(&none())), [true, false]);
     }
 
     #[test]
     fn a_single_event_is_not_systematic() {
-        assert!(!excess(|step| i64::from(step == 33) * 1_000_000).is_systematic());
+        assert!(!excess(|step| i64::from(step == 33) * 1_000_000).is_systematic(&none()));
+    }
+
+    #[test]
+    fn an_excess_in_few_steps_counts_if_others_have_less_of_it() {
+        // In which steps is a known sequence without a period.
+        let in_steps = |share: i64, seed: i64| {
+            excess(move |step| i64::from((step * step * 37 + seed * step * 11) % 101 < share) * 5_000)
+        };
+        let (often, seldom) = (in_steps(25, 0), in_steps(8, 0));
+        assert_eq!((often.pattern(), often.share_of_steps() < 0.4), (StepPattern::Irregular, true));
+        assert!(often.is_systematic(&none()));
+        assert!(!often.is_systematic(&in_steps(25, 3)), "others have it as often");
+        assert!(!seldom.is_systematic(&none()), "a few steps are chance");
     }
 
     #[test]
     fn steps_without_calls_do_not_make_a_rank_slow() {
         let ns = (0..80).map(|step| Some(if step % 8 < 2 { 5_000 } else { 0 }));
-        assert!(!StepExcess::new(ns, true).is_systematic());
-        assert!(StepExcess::new([Some(500); 80], true).is_systematic());
+        assert!(!StepExcess::new(ns, true).is_systematic(&none()));
+        assert!(StepExcess::new([Some(500); 80], true).is_systematic(&none()));
     }
 }

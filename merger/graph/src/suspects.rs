@@ -19,10 +19,16 @@ pub(crate) fn suspects(job: &JobCalls, table: &WorkTable, min_gain: i64) -> Vec<
         let ns = table.step_blocks().map(|block| table.excess_ns(timeline as usize, block));
         (timeline, StepExcess::new(ns, job.timelines[timeline as usize].lacks_calls))
     };
-    let mut suspects: Vec<(u32, StepExcess)> = (0..job.timelines.len() as u32)
-        .map(excess)
-        .filter(|(_, excess)| excess.is_systematic() && excess.sum_ns() >= min_gain)
-        .collect();
+    let mut suspects: Vec<(u32, StepExcess)> = Vec::new();
+    for is_stream in [false, true] {
+        let of_kind = (0u32..).zip(&job.timelines).filter(|(_, timeline)| timeline.is_stream == is_stream);
+        let mut all: Vec<(u32, StepExcess)> = of_kind.map(|(number, _)| excess(number)).collect();
+        all.sort_by_cached_key(|(number, excess)| (excess.mean() as i64, *number));
+        let middle = all.len().saturating_sub(1) / 2;
+        let Some((_, typical)) = all.get(middle).cloned() else { continue };
+        let is_suspect = |excess: &StepExcess| excess.is_systematic(&typical) && excess.sum_ns() >= min_gain;
+        suspects.extend(all.into_iter().filter(|(_, excess)| is_suspect(excess)));
+    }
     suspects.sort_by_key(|(timeline, excess)| (std::cmp::Reverse(excess.sum_ns()), *timeline));
     suspects
 }
