@@ -2,6 +2,7 @@
 
 use crate::steps::StepTimes;
 use rpd_graph::{CallTimeline, CollectiveEntry, JobCalls};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -9,6 +10,12 @@ use std::ops::Range;
 const SAMPLE_LENGTHS: [usize; 4] = [4096, 1024, 256, 64];
 /// Cost of a place that does not repeat, in places that do: a stretch is found if at least 95 % repeat.
 const MISMATCH_COST: i64 = 19;
+/// Maximum number of periods of equal collectives that make one step.
+const MAX_JOINED: usize = 16;
+/// They make one step if one of them has at least this share of the work of all,
+const MIN_WORK_SHARE: f64 = 0.75;
+/// and more work than the others in at least this share of the steps.
+const MIN_LONGEST_SHARE: f64 = 0.95;
 
 /// Finds the steps of each process, and the label of the call that begins them.
 ///
@@ -37,9 +44,12 @@ pub(crate) fn repeated_steps(job: &JobCalls) -> Option<(u32, Vec<StepTimes>)> {
     let is_shared = |phase: &usize| {
         entries.get(stretch.start + phase).is_some_and(|entry| shared.contains(&entry.communicator))
     };
-    let phase =
-        (0..period).filter(is_shared).max_by_key(|phase| (median_gap(*phase), std::cmp::Reverse(*phase)))?;
+    let phase = (0..period).filter(is_shared).max_by_key(|phase| (median_gap(*phase), Reverse(*phase)))?;
     let starts = beginnings(&symbols, &stretch, period, phase);
+    let work_from = |pair: &[usize]| (pair[0]..pair[1]).filter_map(gap).map(|ns| ns.max(0)).sum::<i64>();
+    let works: Vec<i64> = starts.windows(2).map(work_from).collect();
+    let (joined, first_of_step) = joined_periods(&works);
+    let starts: Vec<usize> = starts.into_iter().skip(first_of_step).step_by(joined).collect();
     let starts: Vec<&CollectiveEntry> = starts.iter().filter_map(|place| entries.get(*place)).collect();
     // Beyond the last beginning is the end of the last step.
     if starts.len() <= JobCalls::MIN_STEPS {
@@ -99,6 +109,24 @@ pub(crate) fn beginnings(symbols: &[u32], stretch: &Range<usize>, period: usize,
             .collect(),
         _ => stretch.clone().skip(phase).step_by(period).collect(),
     }
+}
+
+/// Returns how many periods make one step, and with which of them the first step begins, by the work in each period. If equal
+/// collectives follow one another in a step, the period is shorter than the step, and one of them follows most of the work.
+fn joined_periods(works: &[i64]) -> (usize, usize) {
+    let all = works.iter().sum::<i64>() as f64;
+    let of_length = |length: usize| {
+        let steps = works.len() / length;
+        let work = |phase: usize| works.iter().skip(phase).step_by(length).sum::<i64>();
+        let phase = (0..length).max_by_key(|phase| (work(*phase), Reverse(*phase)))?;
+        let is_longest = |step: &&[i64]| step.iter().all(|work| *work <= step[phase]);
+        let longest = works.chunks_exact(length).filter(is_longest).count();
+        let is_step = steps > JobCalls::MIN_STEPS
+            && work(phase) as f64 >= all * MIN_WORK_SHARE
+            && longest as f64 >= steps as f64 * MIN_LONGEST_SHARE;
+        is_step.then_some((length, phase))
+    };
+    (2..=MAX_JOINED).find_map(of_length).unwrap_or((1, 0))
 }
 
 /// Returns the end of the collective call before an entry.
@@ -277,7 +305,13 @@ mod tests {
             (0..90).map(|place| (0, if place % 3 == 0 { 5_000_000 } else { 300_000 })).collect();
         let mut job = job(&collectives, chance);
         let without_sizes = repeated_steps(&job).unwrap().1;
-        assert_eq!(without_sizes[0].len(), 90);
+        assert_eq!(without_sizes[0].len(), 30, "a step begins with most of its work");
+        let of_work = |work: [u64; 3]| -> usize {
+            let collectives: Vec<(u32, u64)> = (0..90).map(|place| (0, work[place % 3])).collect();
+            repeated_steps(&self::job(&collectives, &mut PseudoRandomNumbers(1))).unwrap().1[0].len()
+        };
+        assert_eq!(of_work([1_000_000, 900_000, 800_000]), 90, "equal parts are steps of their own");
+        assert_eq!(of_work([2_000_000, 1_000_000, 1_000_000]), 90, "as are those of which none has most");
         for entry in job.timelines.iter_mut().flat_map(|timeline| &mut timeline.entries) {
             entry.size_class = CollectiveEntry::size_class([8, 65_536, 1 << 20][entry.number as usize % 3]);
         }

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 
 /// Maximum number of classes of ranges of a thread that may mark steps.
 const MAX_CANDIDATES: usize = 64;
+/// Minimum share of the time of a thread that the ranges of a class cover, if they may mark steps. Of a thread that waits
+/// for others outside of its ranges, they may cover little.
+const MIN_COVERED: f64 = 0.125;
 
 /// Ranges of one class that cover most of a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -60,8 +63,8 @@ impl StepRangeCounter {
         }
     }
 
-    /// Returns the classes that may mark steps: `wanted`, or all with enough ranges that cover at least half of
-    /// `span_ns`. `ranges` are the ranges that were counted.
+    /// Returns the classes that may mark steps: `wanted`, or all with enough ranges that cover enough of `span_ns`. `ranges`
+    /// are the ranges that were counted.
     pub(crate) fn candidates(
         self,
         wanted: Option<u32>,
@@ -70,7 +73,7 @@ impl StepRangeCounter {
     ) -> Vec<StepRanges> {
         let is_candidate = |class: u32, sums: &ClassSums| match wanted {
             Some(wanted) => class == wanted,
-            None => sums.count >= JobCalls::MIN_STEPS && sums.covered >= span_ns / 2,
+            None => sums.count >= JobCalls::MIN_STEPS && sums.covered as f64 >= span_ns as f64 * MIN_COVERED,
         };
         let found = self.classes.iter().filter(|(class, sums)| is_candidate(**class, sums));
         let of = |(class, sums): (&u32, &ClassSums)| StepRanges {

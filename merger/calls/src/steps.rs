@@ -5,6 +5,7 @@ use crate::repeated_messages::repeated_messages;
 use crate::repetition::repeated_steps;
 use crate::step_ranges::StepRanges;
 use rpd_graph::{CallTimeline, JobCalls, LocalDependency};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Maximum length of a window, ns.
@@ -143,12 +144,16 @@ fn first_call(timeline: &CallTimeline, time: i64) -> u32 {
 /// Steps by ranges: the class of these, their names if they differ, and the steps of each process.
 type MarkedSteps = (u32, Vec<u32>, Vec<StepTimes>);
 
-/// Finds the outermost ranges that every process has equally often, up to one.
+/// Finds the outermost ranges that every process has equally often, up to one, and that cover half of the time of a thread:
+/// the others may wait for it outside of theirs.
 fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], options: &ReadOptions) -> Option<MarkedSteps> {
     let is_wanted = options.step.is_some();
     let mut of_process: Vec<Vec<&StepRanges>> = vec![Vec::new(); job.processes as usize];
+    let mut covering: BTreeSet<u32> = BTreeSet::new();
     for (timeline, ranges) in job.timelines.iter().zip(ranges) {
         of_process.get_mut(timeline.process as usize)?.extend(ranges);
+        let half = timeline.end_ns.abs_diff(timeline.start_ns) / 2;
+        covering.extend(ranges.iter().filter(|ranges| ranges.covered >= half).map(|ranges| ranges.class));
     }
     // Of several threads of a process, the one that the ranges cover most.
     let best = |process: &[&'_ StepRanges], class: u32| {
@@ -162,7 +167,8 @@ fn marked_steps(job: &JobCalls, ranges: &[Vec<StepRanges>], options: &ReadOption
         let found = found?;
         let counts = || found.iter().map(|ranges| ranges.spans.len());
         let (min, max) = (counts().min()?, counts().max()?);
-        (min >= min_count && (is_wanted || max - min <= 1)).then_some(found)
+        let are_steps = is_wanted || max - min <= 1 && covering.contains(&class);
+        (min >= min_count && are_steps).then_some(found)
     };
     let candidates =
         of_process.first()?.iter().filter_map(|ranges| Some((ranges.class, everywhere(ranges.class)?)));
