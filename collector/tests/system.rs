@@ -267,7 +267,8 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
         let process =
             shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
         let ProcessCounters { values, .. } = counters(&shard, process.source);
-        assert_eq!(values.keys().collect::<Vec<_>>(), ["thread.cpu", "thread.cpu_wait"]);
+        let names = ["thread.cpu", "thread.cpu_wait", "thread.disk_wait", "thread.samples", "thread.sleep"];
+        assert_eq!(values.keys().collect::<Vec<_>>(), names);
         let main = format!(r#"{{"rpd":{{"tid":{},"cpus":"0"}}}}"#, process.pid);
         rows(&shard, process.source, INFO_PMC, ["extdata"], |[extdata]| {
             assert_eq!(extdata.text_lossy().unwrap(), main);
@@ -292,6 +293,62 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
         (at(to, 2) - at(from, 2)) / (to - from) as f64
     });
     assert!(waited[1] > 0.3, "the child takes half of the core: {waited:?}");
+}
+
+/// Waits for a child that shares its memory, which signals do not interrupt, and then sleeps. Prints both times, ns.
+const UNINTERRUPTIBLE: &str = r#"
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    static int64_t now() {
+        struct timespec time;
+        clock_gettime(CLOCK_BOOTTIME, &time);
+        return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+    }
+
+    int main() {
+        int64_t waited = 0, slept = 0;
+        roctxMarkA("m");
+        for (int i = 0; i < 12; i++) {
+            int64_t begin = now();
+            if (vfork() == 0) {
+                usleep(310000);
+                _exit(0);
+            }
+            int64_t middle = now();
+            usleep(103000);
+            waited += middle - begin;
+            slept += now() - middle;
+        }
+        printf("%lld %lld\n", (long long)waited, (long long)slept);
+        return 0;
+    }
+"#;
+
+#[test]
+fn uninterruptible_waits_are_told_from_others() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("uninterruptible", UNINTERRUPTIBLE);
+    let (mut command, shard) = collect(&bench, "waits");
+    let output = run(command.arg("--").arg(&program));
+    assert_eq!(exit_code(&output), 0, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let times: Vec<f64> = text.split_whitespace().map(|time| time.parse().unwrap()).collect();
+    let expected = times[0] / (times[0] + times[1]);
+    let shard = Shard::open(&shard).unwrap();
+    let process =
+        shard.processes.values().find(|process| process.command.contains("uninterruptible")).unwrap();
+    let ProcessCounters { values, .. } = counters(&shard, process.source);
+    let samples = |name: &str| -> f64 {
+        let rates = values["thread.samples"].windows(2).zip(&values[name]);
+        rates.map(|(pair, (_, share))| share / 100.0 * pair[0].1 * (pair[1].0 - pair[0].0) as f64 / 1e9).sum()
+    };
+    let (waits, sleeps) = (samples("thread.disk_wait"), samples("thread.sleep"));
+    assert!(waits + sleeps > 25.0, "ten samples a second: {values:?}");
+    let share = waits / (waits + sleeps);
+    assert!((share - expected).abs() < 0.15, "{share} of the samples, {expected} of the time");
 }
 
 /// A collector with nothing but its sampler.

@@ -14,7 +14,7 @@
 //! A rate or share is the growth of a sum since the previous tick, so the first tick has none, nor has a tick at which
 //! a sum decreased. Shares and InfiniBand rates are rounded to hundredths, other rates to whole bytes a second. A file
 //! that failed three times in a row is no longer read. Files of the node and those of threads stay open while they need
-//! at most an eighth of the descriptors each. Missed ticks are not repeated. Devices that appear later are not seen.
+//! at most an eighth of the descriptors each. Ticks are at random distances around a tenth of a second, and missed ones are not repeated. Devices that appear later are not seen.
 //! Beyond 600 waiting ticks, ticks are dropped and counted (`ring_full`).
 //!
 //! docs/REFERENCE.md lists the counters.

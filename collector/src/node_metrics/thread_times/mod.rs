@@ -1,13 +1,16 @@
 //! CPU time of the recorded threads: how long each ran, and how long it had no core although it could have run. The kernel
-//! counts both for each thread (`/proc/PID/task/TID/schedstat`, with `CONFIG_SCHED_INFO`).
+//! counts both for each thread (`/proc/PID/task/TID/schedstat`, with `CONFIG_SCHED_INFO`). In the rest of the time a thread
+//! is blocked; for what, is sampled from its state (`/proc/PID/task/TID/stat`): an uninterruptible wait, as for a disk, or
+//! any other. The kernel counts the former exactly only with `kernel.task_delayacct`, and then not those of NFS and Lustre
+//! for a server.
 //!
 //! The rows belong to the process of the thread. A value counts from its time to that of the next one, see
 //! [`shares::ThreadShares`].
 
 mod cpu_quota;
 mod shares;
+mod thread_sums;
 
-use super::file::BoundedFile;
 use crate::drain::{RecordedThread, RecordedThreads};
 use crate::host::cpus::cpus_of_thread;
 use crate::host::machine;
@@ -16,25 +19,30 @@ use crate::shard_output::{
     SideOutput,
 };
 use cpu_quota::CpuQuota;
-use shares::{IntervalShares, SchedTimes, ThreadShares};
+use shares::{IntervalShares, ThreadShares};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use thread_sums::ThreadFiles;
 
 /// The values of a thread that lives shorter are dropped: such threads are many, and short commands need no counters.
 const MIN_AGE: Duration = Duration::from_secs(1);
 /// Maximum number of threads that are sampled at a time.
 const MAX_THREADS: usize = 256;
-/// Maximum number of counters of a process: two for each thread that it ever had.
+/// Maximum number of counters of a process: two or five for each thread that it ever had.
 const MAX_COUNTERS: i64 = 1 << 12;
+/// Maximum number of threads of which the state is sampled: such a read takes several times as long as that of the times.
+/// These are the first ones, among which are the main threads.
+const MAX_STATES: usize = 16;
+/// Number of open files of a thread.
+const THREAD_FILES: usize = 2;
 /// Maximum number of items that wait for the writing thread. Beyond that, intervals become longer.
 const MAX_PENDING_ITEMS: usize = 4096;
 /// Name of the counter of quotas.
 const QUOTA_COUNTER: &str = "cgroup.cpu_throttled";
 /// Time between two reads of the quotas, ns.
 const QUOTA_PERIOD_NS: i64 = 1_000_000_000;
-/// Bytes of a line of `schedstat`.
-const LINE_BYTES: usize = 128;
 
 /// Keys of counters and their values, by the start of the interval and the process.
 type CompletedValues = BTreeMap<(i64, u32), Vec<(i64, f64)>>;
@@ -64,8 +72,8 @@ enum ThreadState {
     /// It is new, or too many others are sampled.
     Waiting,
     Sampled {
-        file: BoundedFile,
-        shares: ThreadShares,
+        files: ThreadFiles,
+        shares: Box<ThreadShares>,
         rows: ThreadRows,
     },
     /// Its times cannot be read.
@@ -76,8 +84,9 @@ enum ThreadState {
 enum ThreadRows {
     /// To this list, until the thread has lived for [`MIN_AGE`].
     Held(Vec<IntervalShares>),
-    /// To the counter with this key, which is that of its run time; that of its waiting follows.
-    Counter(i64),
+    /// To the counters with these keys: of its run time, its waiting, and, if its state is sampled, of two kinds of waits
+    /// and the samples.
+    Counter(Range<i64>),
 }
 
 /// The counters of a process.
@@ -143,17 +152,17 @@ impl ThreadTimes {
                 self.describe(at, &mut completed);
             }
             let found = &mut self.threads[at];
-            let ThreadState::Sampled { file, shares, rows } = &mut found.state else { continue };
+            let ThreadState::Sampled { files, shares, rows } = &mut found.state else { continue };
             if !has_room {
                 continue;
             }
             // A thread that has ended leaves the list soon, which ends its last interval.
-            let Some(times) = read(file) else { continue };
-            let intervals = shares.add(time, times).into_iter().flatten();
+            let Some(sums) = files.sample() else { continue };
+            let intervals = shares.add(time, sums).into_iter().flatten();
             match rows {
                 ThreadRows::Held(held) => held.extend(intervals),
-                ThreadRows::Counter(first) => {
-                    add_values(&mut completed, intervals, found.thread.source, *first)
+                ThreadRows::Counter(counters) => {
+                    add_values(&mut completed, intervals, found.thread.source, counters)
                 }
             }
         }
@@ -189,9 +198,9 @@ impl ThreadTimes {
     fn end_threads(&mut self, ended: &[SampledThread]) {
         let mut completed = CompletedValues::new();
         for SampledThread { thread, state, .. } in ended {
-            if let ThreadState::Sampled { shares, rows: ThreadRows::Counter(first), .. } = state {
+            if let ThreadState::Sampled { shares, rows: ThreadRows::Counter(counters), .. } = state {
                 let intervals = shares.end().into_iter().flatten();
-                add_values(&mut completed, intervals, thread.source, *first);
+                add_values(&mut completed, intervals, thread.source, counters);
             }
         }
         self.push(completed);
@@ -200,26 +209,33 @@ impl ThreadTimes {
     /// Begins to sample a thread.
     fn begin(&self, at: usize, time: i64, sampled: usize) -> ThreadState {
         let RecordedThread { pid, tid, .. } = self.threads[at].thread;
-        let path = self.root.join(format!("proc/{pid}/task/{tid}/schedstat"));
-        let Some(mut file) = BoundedFile::page(&path) else { return ThreadState::Failed };
-        let Some(times) = read(&file) else { return ThreadState::Failed };
-        if sampled >= self.max_open_files {
-            file.close();
+        let folder = self.root.join(format!("proc/{pid}/task/{tid}"));
+        let has_state = |known: &&SampledThread| match &known.state {
+            ThreadState::Sampled { files, .. } => files.has_state(),
+            ThreadState::Waiting | ThreadState::Failed => false,
+        };
+        let wants_state = self.threads.iter().filter(has_state).count() < MAX_STATES;
+        let Some(mut files) = ThreadFiles::open(&folder, wants_state) else { return ThreadState::Failed };
+        let Some(sums) = files.sample() else { return ThreadState::Failed };
+        if (sampled + 1) * THREAD_FILES > self.max_open_files {
+            files.close();
         }
         let rows = ThreadRows::Held(Vec::new());
-        ThreadState::Sampled { file, shares: ThreadShares::new(time, times), rows }
+        ThreadState::Sampled { files, shares: Box::new(ThreadShares::new(time, sums)), rows }
     }
 
     /// Describes the counters of a thread, and adds its values so far to those that are `completed`.
     fn describe(&mut self, at: usize, completed: &mut CompletedValues) {
         let RecordedThread { source, pid, tid, name, .. } = self.threads[at].thread.clone();
+        let ThreadState::Sampled { files, .. } = &self.threads[at].state else { return };
+        let count = if files.has_state() { 5 } else { 2 };
         let process = self.processes.entry(source).or_default();
-        if process.counters + 2 > MAX_COUNTERS {
+        if process.counters + count > MAX_COUNTERS {
             self.threads[at].state = ThreadState::Failed;
             return;
         }
-        let first_counter = process.counters + 1;
-        process.counters += 2;
+        let keys = process.counters + 1..process.counters + 1 + count;
+        process.counters += count;
         // The same name in each rank, so that ranks can be compared.
         let suffix = match tid == pid {
             true => String::new(),
@@ -239,7 +255,7 @@ impl ThreadTimes {
             instance: 0,
             thread: Some(CountedThread { tid, cpus: cpus.clone() }),
         };
-        let is_first = first_counter == 1;
+        let is_first = keys.start == 1;
         let agent = || MetricAgent {
             is_gpu: false,
             name: self.cpu.clone(),
@@ -249,7 +265,17 @@ impl ThreadTimes {
         let mut counters = vec![
             counter("thread.cpu", "Share of time in which the thread ran"),
             counter("thread.cpu_wait", "Share of time in which the thread waited for a CPU"),
+            counter(
+                "thread.disk_wait",
+                "Share of the samples that found the thread in an uninterruptible wait, as for a disk",
+            ),
+            counter(
+                "thread.sleep",
+                "Share of the samples that found the thread in another wait, but for a CPU",
+            ),
+            MetricCounter { units: "1/s", ..counter("thread.samples", "Samples of the state of the thread") },
         ];
+        counters.truncate(count as usize);
         if is_first && let Some(quota) = SampledQuota::of(&self.root, pid, self.max_open_files) {
             let description = "CPU time that quotas of its cgroups took from the processes in them";
             let named = counter("", description);
@@ -263,8 +289,8 @@ impl ThreadTimes {
             counters,
         })));
         let ThreadState::Sampled { rows, .. } = &mut self.threads[at].state else { return };
-        if let ThreadRows::Held(held) = std::mem::replace(rows, ThreadRows::Counter(first_counter)) {
-            add_values(completed, held, source, first_counter);
+        if let ThreadRows::Held(held) = std::mem::replace(rows, ThreadRows::Counter(keys.clone())) {
+            add_values(completed, held, source, &keys);
         }
     }
 
@@ -333,20 +359,15 @@ impl ThreadState {
     }
 }
 
-fn read(file: &BoundedFile) -> Option<SchedTimes> {
-    let mut buffer = [0; LINE_BYTES];
-    SchedTimes::parse(std::str::from_utf8(file.read(&mut buffer).ok()?).ok()?)
-}
-
 /// Adds the values of completed intervals, by time and process.
 fn add_values(
     completed: &mut CompletedValues,
     intervals: impl IntoIterator<Item = IntervalShares>,
     source: u32,
-    first_counter: i64,
+    counters: &Range<i64>,
 ) {
-    for IntervalShares { start, run, wait } in intervals {
+    for IntervalShares { start, run, wait, disk_wait, sleep, samples } in intervals {
         let values = completed.entry((start, source)).or_default();
-        values.extend([(first_counter, run), (first_counter + 1, wait)]);
+        values.extend(counters.clone().zip([run, wait, disk_wait, sleep, samples]));
     }
 }

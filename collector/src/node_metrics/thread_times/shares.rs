@@ -1,22 +1,6 @@
 //! Shares of time of one thread, from its sums at each tick.
 
-/// Sums of a thread since it started, ns: the first two numbers of `schedstat`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct SchedTimes {
-    /// On a core.
-    pub(super) run_ns: u64,
-    /// Runnable, but not on a core.
-    pub(super) wait_ns: u64,
-}
-
-impl SchedTimes {
-    /// Reads the text of `schedstat`.
-    pub(super) fn parse(text: &str) -> Option<SchedTimes> {
-        let mut numbers = text.split_ascii_whitespace().map(str::parse);
-        let (Some(Ok(run_ns)), Some(Ok(wait_ns))) = (numbers.next(), numbers.next()) else { return None };
-        Some(SchedTimes { run_ns, wait_ns })
-    }
-}
+use super::thread_sums::ThreadSums;
 
 /// Shares of an interval that ends where the next one starts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,6 +11,12 @@ pub(super) struct IntervalShares {
     pub(super) run: f64,
     /// Share in which the thread could have run, but had no core, %.
     pub(super) wait: f64,
+    /// Share of the samples in which the thread was in an uninterruptible wait, %.
+    pub(super) disk_wait: f64,
+    /// Share of the samples in which the thread was in another wait than for a core, %.
+    pub(super) sleep: f64,
+    /// Samples per second.
+    pub(super) samples: f64,
 }
 
 /// Change of the share without a core that begins a new interval, percentage points.
@@ -39,20 +29,20 @@ const MAX_LENGTH_NS: i64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadShares {
     /// Start of the interval, and the sums then.
-    start: (i64, SchedTimes),
+    start: (i64, ThreadSums),
     /// The last tick, and the sums then.
-    last: (i64, SchedTimes),
+    last: (i64, ThreadSums),
     /// Share without a core in the interval before, %.
     wait: Option<f64>,
 }
 
 impl ThreadShares {
-    pub(super) fn new(time: i64, times: SchedTimes) -> ThreadShares {
+    pub(super) fn new(time: i64, times: ThreadSums) -> ThreadShares {
         ThreadShares { start: (time, times), last: (time, times), wait: None }
     }
 
     /// Adds a tick. Returns the intervals that it completes, in their order.
-    pub(super) fn add(&mut self, time: i64, times: SchedTimes) -> [Option<IntervalShares>; 2] {
+    pub(super) fn add(&mut self, time: i64, times: ThreadSums) -> [Option<IntervalShares>; 2] {
         let now = (time, times);
         let tick = shares(self.last, now);
         let has_changed =
@@ -75,18 +65,32 @@ impl ThreadShares {
 
     /// Ends the thread. Returns the rest up to the last tick, and a mark from which on nothing is known.
     pub(super) fn end(&self) -> [Option<IntervalShares>; 2] {
-        [shares(self.start, self.last), Some(IntervalShares { start: self.last.0, run: 0.0, wait: 0.0 })]
+        let mark = IntervalShares {
+            start: self.last.0,
+            run: 0.0,
+            wait: 0.0,
+            disk_wait: 0.0,
+            sleep: 0.0,
+            samples: 0.0,
+        };
+        [shares(self.start, self.last), Some(mark)]
     }
 }
 
 /// Returns the shares between two ticks; `None` if no time has passed.
-fn shares(from: (i64, SchedTimes), to: (i64, SchedTimes)) -> Option<IntervalShares> {
+fn shares(from: (i64, ThreadSums), to: (i64, ThreadSums)) -> Option<IntervalShares> {
     let length = to.0.saturating_sub(from.0);
-    let percent = |from: u64, to: u64| (to.saturating_sub(from) as f64 * 1e4 / length as f64).round() / 100.0;
+    let round = |value: f64| (value * 100.0).round() / 100.0;
+    let percent = |from: u64, to: u64| round(to.saturating_sub(from) as f64 * 1e2 / length as f64);
+    let samples = to.1.samples.saturating_sub(from.1.samples) as f64;
+    let sampled = |from: u64, to: u64| round(to.saturating_sub(from) as f64 * 1e2 / samples.max(1.0));
     (length > 0).then(|| IntervalShares {
         start: from.0,
         run: percent(from.1.run_ns, to.1.run_ns),
         wait: percent(from.1.wait_ns, to.1.wait_ns),
+        disk_wait: sampled(from.1.disk_samples, to.1.disk_samples),
+        sleep: sampled(from.1.sleep_samples, to.1.sleep_samples),
+        samples: round(samples * 1e9 / length as f64),
     })
 }
 
@@ -98,15 +102,33 @@ mod tests {
     const TICK: i64 = 100_000_000;
 
     #[test]
-    fn a_line_of_schedstat_is_read() {
-        assert_eq!(SchedTimes::parse("503 514 181\n"), Some(SchedTimes { run_ns: 503, wait_ns: 514 }));
-        assert_eq!([SchedTimes::parse(""), SchedTimes::parse("5"), SchedTimes::parse("a b c")], [None; 3]);
+    fn samples_of_states_are_shares_of_an_interval() {
+        let mut shares = ThreadShares::new(0, ThreadSums::default());
+        let mut sums = ThreadSums::default();
+        let mut found = Vec::new();
+        // Of ten ticks that are due, one was missed.
+        for tick in [1, 2, 3, 5, 6, 7, 8, 9, 10] {
+            sums.samples += 1;
+            sums.disk_samples += u64::from(tick % 2 == 0);
+            sums.sleep_samples += u64::from(tick == 3);
+            found.extend(shares.add(tick * TICK, sums).into_iter().flatten());
+        }
+        found.extend(shares.end().into_iter().flatten());
+        let count = |of: fn(&IntervalShares) -> f64| -> f64 {
+            let seconds = |pair: &[IntervalShares]| (pair[1].start - pair[0].start) as f64 / 1e9;
+            found.windows(2).map(|pair| of(&pair[0]) * seconds(pair)).sum()
+        };
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-2, "{found}, not {expected}");
+        near(count(|at| at.samples), 9.0);
+        near(count(|at| at.samples * at.disk_wait / 100.0), 4.0);
+        near(count(|at| at.samples * at.sleep / 100.0), 1.0);
     }
 
     #[test]
     fn a_thread_that_loses_its_core_begins_an_interval() {
-        let mut shares = ThreadShares::new(0, SchedTimes::default());
-        let mut sums = SchedTimes::default();
+        let mut shares = ThreadShares::new(0, ThreadSums::default());
+        let mut sums = ThreadSums::default();
         let mut found = Vec::new();
         for tick in 1..=40 {
             let has_core = !(15..25).contains(&(tick - 1));
@@ -135,12 +157,13 @@ mod tests {
         fn the_intervals_add_up_to_what_the_kernel_counted(
             ticks in prop::collection::vec((1..300_000_000i64, 0..100_000_000u64, 0..100_000_000u64), 1..200)
         ) {
-            let mut shares = ThreadShares::new(5, SchedTimes::default());
-            let (mut time, mut sums) = (5, SchedTimes::default());
+            let mut shares = ThreadShares::new(5, ThreadSums::default());
+            let (mut time, mut sums) = (5, ThreadSums::default());
             let mut found = Vec::new();
             for (passed, run, wait) in ticks {
                 time += passed;
-                sums = SchedTimes { run_ns: sums.run_ns + run, wait_ns: sums.wait_ns + wait };
+                sums.run_ns += run;
+                sums.wait_ns += wait;
                 found.extend(shares.add(time, sums).into_iter().flatten());
             }
             found.extend(shares.end().into_iter().flatten());
