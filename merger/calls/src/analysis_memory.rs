@@ -2,6 +2,7 @@
 
 use crate::run_calls::RunCalls;
 use crate::unit_calls::UnitCalls;
+use crate::work_amounts::WorkAmounts;
 use rpd_comm::{Comm, agree_on_result, all_gather_counts};
 use rpd_console::Failure;
 use rpd_run::RunDatabase;
@@ -84,6 +85,8 @@ impl RunCalls {
     /// # Errors
     /// [`Failure::usage`], with the memory that about suffices.
     pub fn check_memory(&self, memory: AnalysisMemory, listed: u64) -> Result<(), Failure> {
-        memory.check(self.job.analysis_bytes().saturating_add(self.python.bytes()).saturating_add(listed))
+        let amounts: usize = self.amounts.iter().map(WorkAmounts::bytes).sum();
+        let kept = self.python.bytes().saturating_add(amounts as u64);
+        memory.check(self.job.analysis_bytes().saturating_add(kept).saturating_add(listed))
     }
 }

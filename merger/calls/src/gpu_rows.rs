@@ -1,5 +1,6 @@
 //! Reads the kernels and copies of a unit, and the collectives that kernels carry out.
 
+use crate::work_amounts::WorkAmounts;
 use rpd_console::Failure;
 use rpd_run::{ById, RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{IntColumn, TableId, Value, rocpd};
@@ -27,6 +28,8 @@ pub(crate) struct GpuRow {
     pub(crate) end: i64,
     /// Index of its name in [`GpuRows::names`].
     pub(crate) name: u32,
+    /// Work-items of a kernel, bytes of a copy, at most [`WorkAmounts::MAX`]; 0 if they are not recorded.
+    pub(crate) amount: u32,
     event: i64,
     /// Stack id of the call that launched it; 0 if it has none.
     pub(crate) stack: i64,
@@ -61,10 +64,23 @@ pub(crate) struct GpuRows {
     pub(crate) names: Vec<String>,
 }
 
-const KERNEL: [&str; 8] =
-    ["pid", "agent_id", "stream_id", "queue_id", "start", "end", "kernel_id", "event_id"];
-const COPY: [&str; 8] =
-    ["pid", "dst_agent_id", "stream_id", "queue_id", "start", "end", "name_id", "event_id"];
+/// Columns that kernels and copies have, in this order, and then those of which the product is the amount.
+const COLUMNS: usize = 8;
+const KERNEL: [&str; COLUMNS + 3] = [
+    "pid",
+    "agent_id",
+    "stream_id",
+    "queue_id",
+    "start",
+    "end",
+    "kernel_id",
+    "event_id",
+    "grid_size_x",
+    "grid_size_y",
+    "grid_size_z",
+];
+const COPY: [&str; COLUMNS + 1] =
+    ["pid", "dst_agent_id", "stream_id", "queue_id", "start", "end", "name_id", "event_id", "size"];
 const EVENT: [&str; 1] = ["stack_id"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
 
@@ -93,14 +109,17 @@ impl GpuRows {
         &mut self,
         run: &RunDatabase,
         unit: &RowUnit,
-        (table, columns): (TableId, &'static [&'static str; 8]),
+        (table, columns): (TableId, &'static [&'static str]),
         names: &mut GpuNames,
         kernels: &ById<u32>,
     ) -> Result<(), Failure> {
         let mut of_strings: HashMap<Option<i64>, u32> = HashMap::new();
         run.tables.read_rows(table, unit.ids(table), columns, &mut |rows, places| {
+            let Some((shared, sizes)) = columns.split_first_chunk::<COLUMNS>() else { return Ok(()) };
             let [processes, agents, streams, queues, starts, ends, named, events] =
-                columns.map(|column| IntColumn::of(rows.column(column)));
+                shared.map(|column| IntColumn::of(rows.column(column)));
+            let sizes: Vec<IntColumn<'_>> =
+                sizes.iter().map(|column| IntColumn::of(rows.column(column))).collect();
             if self.rows.len() + places.len() > MAX_ROWS {
                 return Err(run.tables.failure(format_args!("a process has more than {MAX_ROWS} kernels")));
             }
@@ -127,6 +146,7 @@ impl GpuRows {
                     start,
                     end: end.max(start),
                     name: name.unwrap_or_else(|| names.number("")),
+                    amount: amount(sizes.iter().map(|size| size.at(i))),
                     event: events.at(i).unwrap_or(i64::MIN),
                     stack: 0,
                     collective: None,
@@ -184,6 +204,14 @@ impl GpuRows {
             Ok(())
         })
     }
+}
+
+/// Returns the product of sizes; 0 if one of them is not recorded.
+fn amount(sizes: impl Iterator<Item = Option<i64>>) -> u32 {
+    let product = |product: u64, size: Option<i64>| {
+        product.saturating_mul(size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0))
+    };
+    u32::try_from(sizes.fold(1, product)).unwrap_or(WorkAmounts::MAX)
 }
 
 impl KernelCollective {

@@ -6,6 +6,7 @@ use crate::gpu_rows::{GpuLane, GpuRow};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::operations::ProcessOperations;
 use crate::thread_calls::ThreadTimeline;
+use crate::work_amounts::WorkAmounts;
 use rpd_graph::{Call, LocalDependency, WorkSegment};
 use std::collections::{HashMap, HashSet};
 
@@ -34,6 +35,8 @@ struct StreamBuilder {
     /// End of the work so far, ns in job time.
     now: i64,
     works: Vec<StreamWork>,
+    /// Amount of each segment of work.
+    amounts: Vec<u32>,
 }
 
 /// Work of a stream.
@@ -116,7 +119,7 @@ pub(crate) fn add_streams(rows: &[GpuRow], timelines: &mut Vec<ThreadTimeline>, 
                 stream.timeline.operations.entries.push(rpd_graph::CollectiveEntry { call, ..entry });
                 stream.timeline.communicates = true;
             }
-            None => stream.work(row.end, label),
+            None => stream.work(row.end, label, row.amount),
         }
         let next_call = stream.timeline.calls.len() as u32;
         let launched = launched.map(|call| call.enter_ns);
@@ -167,7 +170,7 @@ impl StreamBuilder {
             first_work: vec![0],
             ..ThreadTimeline::default()
         };
-        StreamBuilder { timeline, now: start, works: Vec::new() }
+        StreamBuilder { timeline, now: start, works: Vec::new(), amounts: Vec::new() }
     }
 
     /// Returns another stream, and its call after the work that ended just before this work began, if this is the only
@@ -202,8 +205,9 @@ impl StreamBuilder {
         self.now = exit;
     }
 
-    fn work(&mut self, until: i64, label: u32) {
+    fn work(&mut self, until: i64, label: u32, amount: u32) {
         self.timeline.work.push(WorkSegment { label, ns: until.abs_diff(self.now) });
+        self.amounts.push(amount);
         self.now = until;
     }
 
@@ -216,6 +220,7 @@ impl StreamBuilder {
         self.idle(self.now, label);
         self.timeline.first_work.push(self.timeline.work.len() as u32);
         self.timeline.end = self.now;
+        self.timeline.amounts = WorkAmounts::of_segments(self.amounts);
         self.timeline
     }
 }

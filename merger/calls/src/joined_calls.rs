@@ -1,8 +1,9 @@
 //! Joins the calls of all units to those of a run.
 
 use crate::call_gaps::ProcessGaps;
-use crate::communicators::{RunCommunicators, run_number};
+use crate::communicators::RunCommunicators;
 use crate::gpu_collectives::remove_unmatched;
+use crate::gpu_metrics::{GpuMetrics, ProcessGpus};
 use crate::labels::{LabelKey, LabelNumbers};
 use crate::merged_metadata::MergedMetadata;
 use crate::missing_calls::MissingCalls;
@@ -18,9 +19,8 @@ use crate::step_ranges::StepRanges;
 use crate::steps::find_steps;
 use crate::thread_calls::ThreadTimeline;
 use crate::unit_calls::{ProcessCalls, UnitCalls};
-use crate::window_ends::EarlierEnds;
 use rpd_console::Failure;
-use rpd_graph::{CallTimeline, MessagesBefore};
+use rpd_graph::CallTimeline;
 use rpd_run::RunDatabase;
 use std::collections::{BTreeSet, HashMap};
 
@@ -40,6 +40,8 @@ pub(crate) struct JoinedCalls<'a> {
     gpu_work_numbers: HashMap<String, u32>,
     communicators: RunCommunicators,
     stacks: StackTreeBuilder,
+    /// What is recorded about GPUs, by the key of their node and PCI address.
+    gpu_metrics: HashMap<(i64, String), GpuMetrics>,
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,
     notes: Vec<ProcessNotes>,
@@ -51,7 +53,7 @@ pub(crate) struct JoinedCalls<'a> {
 
 impl<'a> JoinedCalls<'a> {
     /// Joins the calls of all units.
-    pub(crate) fn of(run: &'a RunDatabase, units: Vec<UnitCalls>) -> Result<JoinedCalls<'a>, Failure> {
+    pub(crate) fn of(run: &'a RunDatabase, mut units: Vec<UnitCalls>) -> Result<JoinedCalls<'a>, Failure> {
         let mut joined = JoinedCalls {
             run,
             facts: read_process_facts(run)?,
@@ -63,6 +65,7 @@ impl<'a> JoinedCalls<'a> {
             gpu_work_numbers: HashMap::new(),
             communicators: RunCommunicators::new(),
             stacks: StackTreeBuilder::new(STACK_LIMITS),
+            gpu_metrics: HashMap::new(),
             calls: RunCalls::default(),
             step_ranges: Vec::new(),
             notes: Vec::new(),
@@ -70,12 +73,33 @@ impl<'a> JoinedCalls<'a> {
             displaced: BTreeSet::new(),
             unusable_regions: 0,
         };
+        for (unit, row_unit) in units.iter_mut().zip(&run.units) {
+            let node = joined.node_of(row_unit.processes.first().copied());
+            for (pci, metrics) in std::mem::take(&mut unit.gpus.metrics) {
+                let _ = joined.gpu_metrics.entry((node, pci)).or_insert(metrics);
+            }
+        }
         for (unit, row_unit) in units.into_iter().zip(&run.units) {
             joined.unusable_regions = joined.unusable_regions.saturating_add(unit.unusable_regions);
             let first = row_unit.processes.first().copied().unwrap_or(0) as usize;
             joined.add_unit(unit, first, row_unit.is_unclaimed);
         }
         Ok(joined)
+    }
+
+    /// Returns the key of the node of a process, by its index in the run.
+    fn node_of(&self, process: Option<u32>) -> i64 {
+        let process = process.and_then(|place| self.run.processes.get(place as usize));
+        process.and_then(|process| self.facts.get(&process.info.id)).map_or(0, |facts| facts.node)
+    }
+
+    /// Returns the GPUs on which a process of a node has work.
+    fn process_gpus(&self, used: &[String], node: i64) -> ProcessGpus {
+        let metrics = match used {
+            [pci] => self.gpu_metrics.get(&(node, pci.clone())).cloned(),
+            _ => None,
+        };
+        ProcessGpus { count: used.len(), metrics: metrics.unwrap_or_default() }
     }
 
     /// Adds a unit. `only_process` is the index of its process if it is of a single one.
@@ -110,6 +134,8 @@ impl<'a> JoinedCalls<'a> {
                 ended_ns: of_run.ended_ns,
                 run_process: place.unwrap_or(0),
             });
+            let used = if is_of_several { &[][..] } else { &unit.gpus.used[..] };
+            self.calls.gpus.push(self.process_gpus(used, facts.node));
             let first_timeline = self.calls.job.timelines.len() as u32;
             let (labels, stacks, communicators) = (&labels[..], &stacks[..], &communicators[..]);
             let numbers = RunNumbers { labels, stacks, communicators, first_timeline };
@@ -148,6 +174,7 @@ impl<'a> JoinedCalls<'a> {
                 region_ids,
                 work,
                 first_work,
+                amounts,
                 poll_pauses,
                 is_open,
                 operations,
@@ -179,24 +206,17 @@ impl<'a> JoinedCalls<'a> {
                 first_call_of_step: Vec::new(),
             });
             self.calls.region_ids.push(region_ids);
+            self.calls.amounts.push(amounts);
             self.calls.cpus.push(cpus);
             self.calls.python.samples.push(numbers.samples(python_samples));
             self.step_ranges.push(step_ranges);
         }
-        self.add_earlier_ends(&found.earlier_ends, process, numbers.communicators);
-        self.notes.push(found.notes);
-        self.gaps.push(found.gaps.in_run(numbers.communicators));
-    }
-
-    fn add_earlier_ends(&mut self, found: &EarlierEnds, process: u32, communicators: &[u32]) {
-        let earlier = found.counts.iter().map(|(&(communicator, peer, tag, is_send), &count)| {
-            let communicator = run_number(communicators, communicator);
-            MessagesBefore { process, communicator, peer, tag, is_send, count }
-        });
-        self.calls.job.messages_before.extend(earlier);
-        if found.are_displaced {
+        self.calls.job.messages_before.extend(numbers.messages_before(&found.earlier_ends, process));
+        if found.earlier_ends.are_displaced {
             self.displaced.insert(process);
         }
+        self.notes.push(found.notes);
+        self.gaps.push(found.gaps.in_run(numbers.communicators));
     }
 
     /// Completes the calls, which were read with these options.

@@ -12,12 +12,15 @@
 //! ```
 
 mod analysis_memory;
+mod blocked_shares;
 mod call_file;
 mod call_gaps;
 mod call_values;
 mod communicators;
+mod cpu_shares;
 mod functions;
 mod gpu_collectives;
+mod gpu_metrics;
 mod gpu_rows;
 mod gpu_streams;
 mod id_index;
@@ -46,6 +49,7 @@ mod thread_work;
 mod unit_calls;
 mod unit_rows;
 mod window_ends;
+mod work_amounts;
 
 pub use analysis_memory::AnalysisMemory;
 pub use call_file::{CallFile, CallFileError};

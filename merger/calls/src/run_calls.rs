@@ -1,10 +1,12 @@
 //! The calls of a run, with what the analysis does not need of them.
 
+use crate::gpu_metrics::ProcessGpus;
 use crate::labels::CallLabel;
 use crate::missing_calls::MissingCalls;
 use crate::python_samples::PythonSamples;
 use crate::steps::StepSource;
 use crate::thread_cpus::ThreadCpus;
+use crate::work_amounts::WorkAmounts;
 use rpd_graph::JobCalls;
 
 /// A process that calls MPI.
@@ -42,8 +44,12 @@ pub struct RunCalls {
     /// Key of the row in `rocpd_region` of each call, by timeline. Of polls that became one call, the last. Empty unless
     /// [`ReadOptions`](crate::ReadOptions) ask for them.
     pub region_ids: Vec<Vec<i64>>,
+    /// Amounts of the segments of work, by timeline.
+    pub amounts: Vec<WorkAmounts>,
     /// Recorded facts on the CPUs of each thread, by timeline.
     pub cpus: Vec<ThreadCpus>,
+    /// The GPUs of each process.
+    pub gpus: Vec<ProcessGpus>,
     /// Sampled call stacks of Python.
     pub python: PythonSamples,
     /// What is missing or cannot be used, in the order of [`MissingCalls`].

@@ -3,7 +3,10 @@
 use crate::communicators::run_number;
 use crate::python_samples::WorkSample;
 use crate::python_stacks::NO_STACK;
-use rpd_graph::{Call, CollectiveEntry, Completion, LocalDependency, MessageEnd, WorkSegment};
+use crate::window_ends::EarlierEnds;
+use rpd_graph::{
+    Call, CollectiveEntry, Completion, LocalDependency, MessageEnd, MessagesBefore, WorkSegment,
+};
 
 /// The numbers of a run that replace those of a process in its unit.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,15 @@ impl RunNumbers<'_> {
     pub(crate) fn message_ends(&self, ends: Vec<MessageEnd>) -> Vec<MessageEnd> {
         let communicator = |end: MessageEnd| run_number(self.communicators, end.communicator);
         map_all(ends, |end| MessageEnd { communicator: communicator(end), ..end })
+    }
+
+    /// Returns the numbers of messages of a process before the window.
+    pub(crate) fn messages_before(&self, ends: &EarlierEnds, process: u32) -> Vec<MessagesBefore> {
+        let counts = ends.counts.iter().map(|(&(communicator, peer, tag, is_send), &count)| {
+            let communicator = run_number(self.communicators, communicator);
+            MessagesBefore { process, communicator, peer, tag, is_send, count }
+        });
+        counts.collect()
     }
 
     pub(crate) fn entries(&self, entries: Vec<CollectiveEntry>) -> Vec<CollectiveEntry> {

@@ -10,6 +10,7 @@ use crate::step_ranges::{NamedRange, StepRangeCounter, StepRanges, within};
 use crate::thread_cpus::ThreadCpus;
 use crate::thread_work::ThreadWork;
 use crate::unit_rows::{CallRow, NO_CALL, RegionRow};
+use crate::work_amounts::WorkAmounts;
 use rpd_graph::{Call, CallTimeline, LocalDependency, WorkSegment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ pub(crate) struct ThreadTimeline {
     pub(crate) region_ids: Vec<i64>,
     pub(crate) work: Vec<WorkSegment>,
     pub(crate) first_work: Vec<u32>,
+    /// Amount of each segment of work, see [`WorkAmounts`].
+    pub(crate) amounts: WorkAmounts,
     /// Time between polls that found nothing and the next ones shortly afterwards, ns.
     pub(crate) poll_pauses: u64,
     /// Whether the last call had not returned when the recording ended.
@@ -83,7 +86,7 @@ impl ThreadTimeline {
         let OperationLists { message_ends, entries, completions, .. } = &self.operations;
         let lengths = [self.calls.len(), self.work.len(), entries.len(), self.local_dependencies.len()];
         let samples = self.cpus.bytes() + size_of_val(&self.python_samples[..]);
-        let kept = (size_of_val(&self.region_ids[..]) + samples) as u64;
+        let kept = (size_of_val(&self.region_ids[..]) + samples + self.amounts.bytes()) as u64;
         CallTimeline::analysis_bytes(lengths, message_ends, completions).saturating_add(kept)
     }
 
@@ -93,6 +96,7 @@ impl ThreadTimeline {
         self.region_ids.shrink_to_fit();
         self.work.shrink_to_fit();
         self.first_work.shrink_to_fit();
+        self.amounts.shrink_to_fit();
         self.operations.message_ends.shrink_to_fit();
         self.operations.entries.shrink_to_fit();
         self.operations.completions.shrink_to_fit();
@@ -211,6 +215,7 @@ pub(crate) fn sweep_thread(
         region_ids: sweep.region_ids,
         work: sweep.work.work,
         first_work: sweep.work.first_work,
+        amounts: WorkAmounts::of_segments(sweep.work.ranges),
         poll_pauses: sweep.poll_pauses,
         is_open: sweep.is_last_open,
         operations: sweep.operations,

@@ -1,19 +1,26 @@
-//! The CPUs of threads: how long they could have run, but had none, and which they may use. Collectors sample this.
+//! The CPUs of threads: how long they could have run, but had none, which they may use, and how long they were blocked.
+//! Collectors sample this.
 
+use crate::blocked_shares::{BlockedShare, BlockedTime};
+use crate::cpu_shares::{CpuShare, MAX_INTERVALS, in_few_intervals, in_order, time_between};
 use crate::unit_rows::RegionRow;
 use rpd_console::Failure;
 use rpd_run::{RowUnit, RunDatabase, UnitNames};
 use rpd_shard::model::{IntColumn, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 
-/// Name of the counter of the main thread of a process; for other threads, the name of the thread follows.
-const COUNTER: &str = "thread.cpu_wait";
+/// Counters of threads. These are the names for the main thread of a process; for others, the name of the thread follows.
+const THREAD_COUNTERS: [(&str, ThreadCounter); 5] = [
+    ("thread.cpu", ThreadCounter::Run),
+    ("thread.cpu_wait", ThreadCounter::Wait),
+    ("thread.disk_wait", ThreadCounter::DiskWait),
+    ("thread.sleep", ThreadCounter::Sleep),
+    ("thread.samples", ThreadCounter::Samples),
+];
 /// Maximum number of values of a unit that are read.
 const MAX_VALUES: usize = 1 << 24;
-/// Number of intervals of a thread from which on neighbours are joined.
-const MAX_INTERVALS: usize = 512;
-
 /// Name of the counter of what the quotas of a process took.
 const QUOTA_COUNTER: &str = "cgroup.cpu_throttled";
 /// Maximum time that quotas take, as a share of a CPU.
@@ -21,16 +28,7 @@ const MAX_THROTTLED: f64 = 4096.0;
 /// Maximum length of a list of CPUs.
 const MAX_ALLOWED_BYTES: usize = 4096;
 
-/// A share of the time until the time of the next one. The last one has no end and no meaning.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct CpuShare {
-    /// Start, ns in job time.
-    pub start_ns: i64,
-    /// The share: 1 is all of the time.
-    pub share: f64,
-}
-
-/// Recorded facts on the CPUs of a thread: its waits, quotas and affinity.
+/// Recorded facts on the CPUs of a thread: its waits for them and for other things, quotas and affinity.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadCpus {
     /// The share of its time in which it waited for a CPU, by time; empty if that is not recorded.
@@ -38,6 +36,8 @@ pub struct ThreadCpus {
     /// The time that quotas took from the processes of its cgroups, as a share of a CPU, by time; empty if they have none,
     /// or that is not recorded.
     pub throttled: Vec<CpuShare>,
+    /// How long it was blocked, and for what, by time; empty if that is not recorded.
+    pub blocked: Vec<BlockedShare>,
     /// The CPUs on which it may run, as `0,4-7`; empty if they are not known.
     pub allowed: String,
 }
@@ -53,9 +53,15 @@ impl ThreadCpus {
         time_between(&self.throttled, from_ns, to_ns)
     }
 
+    /// Returns how long the thread was blocked between two times, which include the waits inside of calls.
+    pub fn blocked_between(&self, from_ns: i64, to_ns: i64) -> BlockedTime {
+        BlockedShare::sum_between(&self.blocked, from_ns, to_ns)
+    }
+
     /// Returns how many bytes its lists take.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.waits[..]) + size_of_val(&self.throttled[..]) + self.allowed.len()
+        let shares = size_of_val(&self.waits[..]) + size_of_val(&self.throttled[..]);
+        shares + size_of_val(&self.blocked[..]) + self.allowed.len()
     }
 
     /// Returns whether it is one that [`read_thread_cpus`] can make.
@@ -67,38 +73,44 @@ impl ThreadCpus {
         };
         are_valid(&self.waits, 1.0)
             && are_valid(&self.throttled, MAX_THROTTLED)
+            && BlockedShare::are_valid(&self.blocked)
             && self.allowed.len() <= MAX_ALLOWED_BYTES
     }
-}
-
-/// Returns the time of shares between two times, and how much of that is known, ns.
-fn time_between(shares: &[CpuShare], from: i64, to: i64) -> (f64, f64) {
-    let (mut time_ns, mut known_ns) = (0.0, 0.0);
-    for pair in shares.windows(2) {
-        let (start, end) = (pair[0].start_ns.max(from), pair[1].start_ns.min(to));
-        if start < end {
-            known_ns += end.abs_diff(start) as f64;
-            time_ns += pair[0].share * end.abs_diff(start) as f64;
-        }
-    }
-    (time_ns, known_ns)
 }
 
 /// Counters of which the values are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum CpuCounter {
-    /// Waiting of the thread with this id.
-    Wait(i64),
+    /// Of the thread with this id.
+    Thread(i64, ThreadCounter),
     /// Quotas of the process.
     Throttled,
+}
+
+/// What a counter of a thread has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum ThreadCounter {
+    /// Its time on a CPU.
+    Run,
+    /// Its waiting for a CPU.
+    Wait,
+    /// Share of the samples in an uninterruptible wait.
+    DiskWait,
+    /// Share of the samples in any other wait, but for a CPU.
+    Sleep,
+    /// Samples per second; as a share, per 10 ms.
+    Samples,
 }
 
 impl CpuCounter {
     /// Returns the counter of this name and thread, if its values are read.
     fn of(name: &str, tid: Option<i64>) -> Option<CpuCounter> {
-        let is_wait = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+        let base = name.split(' ').next()?;
         match tid {
-            Some(tid) => name.strip_prefix(COUNTER).is_some_and(is_wait).then_some(CpuCounter::Wait(tid)),
+            Some(tid) => {
+                let counter = THREAD_COUNTERS.into_iter().find(|(name, _)| *name == base);
+                counter.map(|(_, counter)| CpuCounter::Thread(tid, counter))
+            }
             None => (name == QUOTA_COUNTER).then_some(CpuCounter::Throttled),
         }
     }
@@ -123,9 +135,45 @@ pub(crate) fn read_thread_cpus(
         .filter(|counter| (1..=MAX_ALLOWED_BYTES).contains(&counter.cpus.len()))
         .filter_map(|counter| Some((counter.tid?, counter.cpus.as_str())))
         .collect();
-    let values =
-        read_values(run, unit, |counter| counters.get(names.counters.place(counter)? as usize).copied()?)?;
-    let mut shares: HashMap<CpuCounter, Vec<CpuShare>> = HashMap::new();
+    let place = |counter| counters.get(names.counters.place(counter)? as usize).copied()?;
+    let mut values = read_counters(run, unit, place)?;
+    let mut shares = |counter: CpuCounter| -> Vec<CpuShare> {
+        let limit = if counter == CpuCounter::Throttled { MAX_THROTTLED } else { 1.0 };
+        let of_percent = |(start_ns, percent): (i64, f64)| CpuShare {
+            start_ns,
+            share: (percent / 100.0).clamp(0.0, limit),
+        };
+        in_order(values.remove(&counter).into_iter().flatten().map(of_percent).collect())
+    };
+    let throttled = in_few_intervals(shares(CpuCounter::Throttled), MAX_INTERVALS);
+    let threads: BTreeSet<i64> = regions.iter().map(|region| region.thread).collect();
+    let of_thread = |key: i64| {
+        let tid = names.threads.at(names.threads.place(Some(key)))?.tid;
+        let mut of = |counter| shares(CpuCounter::Thread(tid, counter));
+        let [runs, waits] = [ThreadCounter::Run, ThreadCounter::Wait].map(&mut of);
+        let [disk_waits, sleeps] = [ThreadCounter::DiskWait, ThreadCounter::Sleep].map(&mut of);
+        if waits.is_empty() {
+            return None;
+        }
+        let samples = of(ThreadCounter::Samples);
+        let blocked = BlockedShare::join([&runs, &waits, &disk_waits, &sleeps, &samples]);
+        let mut waits = in_few_intervals(waits, MAX_INTERVALS);
+        // The mean of shares can exceed the largest one by its rounding.
+        waits.iter_mut().for_each(|wait| wait.share = wait.share.min(1.0));
+        let allowed = allowed.get(&tid).copied().unwrap_or_default().to_owned();
+        Some((key, ThreadCpus { waits, throttled: throttled.clone(), blocked, allowed }))
+    };
+    Ok(threads.into_iter().filter_map(of_thread).collect())
+}
+
+/// Reads the times of the samples of a unit and their values of the counters that `counter_of` returns.
+pub(crate) fn read_counters<C: Copy + Eq + Hash>(
+    run: &RunDatabase,
+    unit: &RowUnit,
+    counter_of: impl Fn(Option<i64>) -> Option<C>,
+) -> Result<HashMap<C, Vec<(i64, f64)>>, Failure> {
+    let values = read_values(run, unit, counter_of)?;
+    let mut samples: HashMap<C, Vec<(i64, f64)>> = HashMap::new();
     let ids = unit.ids(rocpd::SAMPLE);
     let pieces = run.tables.pieces_with(rocpd::SAMPLE, ids)?;
     let wanted = &["timestamp", "event_id"];
@@ -133,36 +181,24 @@ pub(crate) fn read_thread_cpus(
         let [times, events] = wanted.map(|column| IntColumn::of(rows.column(column)));
         for i in places {
             let Some((start_ns, event)) = times.at(i).zip(events.at(i)) else { continue };
-            for (counter, percent) in values.get(&event).into_iter().flatten() {
-                let limit = if *counter == CpuCounter::Throttled { MAX_THROTTLED } else { 1.0 };
-                let share = (percent / 100.0).clamp(0.0, limit);
-                shares.entry(*counter).or_default().push(CpuShare { start_ns, share });
+            for (counter, value) in values.get(&event).into_iter().flatten() {
+                samples.entry(*counter).or_default().push((start_ns, *value));
             }
         }
         Ok(())
     })?;
-    let throttled = in_few_intervals(shares.remove(&CpuCounter::Throttled).unwrap_or_default());
-    let threads: BTreeSet<i64> = regions.iter().map(|region| region.thread).collect();
-    let of_thread = |key: i64| {
-        let tid = names.threads.at(names.threads.place(Some(key)))?.tid;
-        let mut waits = in_few_intervals(shares.remove(&CpuCounter::Wait(tid))?);
-        // The mean of shares can exceed the largest one by its rounding.
-        waits.iter_mut().for_each(|wait| wait.share = wait.share.min(1.0));
-        let allowed = allowed.get(&tid).copied().unwrap_or_default().to_owned();
-        Some((key, ThreadCpus { waits, throttled: throttled.clone(), allowed }))
-    };
-    Ok(threads.into_iter().filter_map(of_thread).collect())
+    Ok(samples)
 }
 
 /// Counters and values of each event, by its id.
-type ValuesByEvent = HashMap<i64, Vec<(CpuCounter, f64)>>;
+type ValuesByEvent<C> = HashMap<i64, Vec<(C, f64)>>;
 
 /// Reads the values of the counters that `counter_of` returns.
-fn read_values(
+fn read_values<C>(
     run: &RunDatabase,
     unit: &RowUnit,
-    counter_of: impl Fn(Option<i64>) -> Option<CpuCounter>,
-) -> Result<ValuesByEvent, Failure> {
+    counter_of: impl Fn(Option<i64>) -> Option<C>,
+) -> Result<ValuesByEvent<C>, Failure> {
     let mut values = ValuesByEvent::new();
     let mut count = 0;
     let ids = unit.ids(rocpd::PMC_EVENT);
@@ -186,54 +222,4 @@ fn read_values(
         Ok(())
     })?;
     Ok(values)
-}
-
-/// Orders intervals by time, and joins neighbours until there are few. Their sum stays the same.
-fn in_few_intervals(mut waits: Vec<CpuShare>) -> Vec<CpuShare> {
-    waits.sort_by(|one, other| one.start_ns.cmp(&other.start_ns).then(one.share.total_cmp(&other.share)));
-    waits.dedup_by_key(|wait| wait.start_ns);
-    while waits.len() > MAX_INTERVALS {
-        let last = waits.pop();
-        let ends: Vec<i64> = waits.iter().skip(1).chain(&last).map(|wait| wait.start_ns).collect();
-        let joined = waits.chunks(2).zip(ends.chunks(2)).map(|(waits, ends)| {
-            let start_ns = waits[0].start_ns;
-            let part = |(wait, end): (&CpuShare, &i64)| wait.share * end.abs_diff(wait.start_ns) as f64;
-            let sum: f64 = waits.iter().zip(ends).map(part).sum();
-            let length = ends.last().map_or(0, |end| end.abs_diff(start_ns));
-            CpuShare { start_ns, share: sum / length.max(1) as f64 }
-        });
-        waits = joined.chain(last).collect();
-    }
-    waits.shrink_to_fit();
-    waits
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn joined_intervals_keep_their_sum() {
-        let mut waits: Vec<CpuShare> =
-            (0..5001).map(|at: i64| CpuShare { start_ns: at * at, share: (at % 7) as f64 / 10.0 }).collect();
-        let sum = |waits: &[CpuShare]| -> f64 {
-            waits.windows(2).map(|pair| pair[0].share * (pair[1].start_ns - pair[0].start_ns) as f64).sum()
-        };
-        let expected = sum(&waits);
-        waits.reverse();
-        let few = in_few_intervals(waits);
-        assert!(few.len() <= MAX_INTERVALS && few.len() > MAX_INTERVALS / 2, "{}", few.len());
-        assert_eq!((few[0].start_ns, few.last().unwrap().start_ns), (0, 25_000_000));
-        assert!((sum(&few) / expected - 1.0).abs() < 1e-9, "{} instead of {expected}", sum(&few));
-    }
-
-    #[test]
-    fn shares_count_where_they_are_known() {
-        let waits = [(100, 0.5), (200, 0.0), (300, 1.0), (400, 0.0)];
-        let waits = waits.map(|(start_ns, share)| CpuShare { start_ns, share });
-        assert_eq!(time_between(&waits, 0, 1000), (150.0, 300.0));
-        assert_eq!(time_between(&waits, 150, 310), (35.0, 160.0));
-        assert_eq!(time_between(&waits, 400, 500), (0.0, 0.0));
-        assert_eq!(time_between(&[], 0, 500), (0.0, 0.0));
-    }
 }

@@ -12,6 +12,18 @@ const MAX_DEPTH: usize = 256;
 struct OpenRange {
     end: i64,
     label: u32,
+    /// Whether the range counts among those of its label already: it had time of its own.
+    is_counted: bool,
+}
+
+/// Work since the last call under a label.
+#[derive(Clone, Copy, Debug)]
+struct GapWork {
+    /// Label; `None` for time in no range.
+    label: Option<u32>,
+    ns: u64,
+    /// Number of ranges of which this is the first own time.
+    ranges: u32,
 }
 
 /// Collects work segments while time advances over a thread.
@@ -26,14 +38,15 @@ struct OpenRange {
 pub(crate) struct ThreadWork<'a> {
     now: i64,
     open: Vec<OpenRange>,
-    /// Work since the last call; the label of time in no range is `None`.
-    gap: Vec<(Option<u32>, u64)>,
+    gap: Vec<GapWork>,
     /// For each label the last gap in which it occurred, and its place there.
     places: Vec<(u32, u32)>,
     gaps: u32,
     before: Option<WorkBorder>,
     /// Segments before each call, and after the last one.
     pub(crate) work: Vec<WorkSegment>,
+    /// Number of ranges that began with the time in each segment.
+    pub(crate) ranges: Vec<u32>,
     /// Index of the first segment of each gap.
     pub(crate) first_work: Vec<u32>,
     /// Samples that are not passed yet, by time.
@@ -55,6 +68,7 @@ impl<'a> ThreadWork<'a> {
             gaps: 1,
             before: None,
             work: Vec::new(),
+            ranges: Vec::new(),
             first_work: Vec::new(),
             samples,
             gap_samples: Vec::new(),
@@ -83,7 +97,7 @@ impl<'a> ThreadWork<'a> {
             self.open.retain(|range| range.end > start);
         }
         if self.open.len() < MAX_DEPTH {
-            self.open.push(OpenRange { end, label });
+            self.open.push(OpenRange { end, label, is_counted: false });
         }
     }
 
@@ -115,11 +129,14 @@ impl<'a> ThreadWork<'a> {
     pub(crate) fn advance(&mut self, to: i64) {
         while self.now < to {
             self.close_ended(self.now);
-            let (label, stop) = match self.open.last() {
-                Some(range) => (Some(range.label), to.min(range.end)),
-                None => (None, to),
+            let (label, stop, is_first) = match self.open.last_mut() {
+                Some(range) => {
+                    let is_counted = std::mem::replace(&mut range.is_counted, true);
+                    (Some(range.label), to.min(range.end), !is_counted)
+                }
+                None => (None, to, false),
             };
-            self.add(label, stop.abs_diff(self.now));
+            self.add(GapWork { label, ns: stop.abs_diff(self.now), ranges: u32::from(is_first) });
             self.pass_samples(label, stop);
             self.now = stop;
         }
@@ -137,17 +154,20 @@ impl<'a> ThreadWork<'a> {
         }
     }
 
-    fn add(&mut self, label: Option<u32>, ns: u64) {
-        let number = label.map_or(0, |label| label as usize + 1);
+    fn add(&mut self, work: GapWork) {
+        let number = work.label.map_or(0, |label| label as usize + 1);
         if self.places.len() <= number {
             self.places.resize(number + 1, (0, 0));
         }
         let (gap, place) = self.places[number];
         match self.gap.get_mut(place as usize) {
-            Some((_, sum)) if gap == self.gaps => *sum = sum.saturating_add(ns),
+            Some(sum) if gap == self.gaps => {
+                sum.ns = sum.ns.saturating_add(work.ns);
+                sum.ranges = sum.ranges.saturating_add(work.ranges);
+            }
             _ => {
                 self.places[number] = (self.gaps, self.gap.len() as u32);
-                self.gap.push((label, ns));
+                self.gap.push(work);
             }
         }
     }
@@ -155,9 +175,10 @@ impl<'a> ThreadWork<'a> {
     fn end_gap(&mut self, after: Option<WorkBorder>, labels: &mut LabelNumbers) {
         self.first_work.push(self.work.len() as u32);
         let between = LabelKey::Between(self.before, after);
-        for (label, ns) in self.gap.drain(..) {
+        for GapWork { label, ns, ranges } in self.gap.drain(..) {
             let label = label.unwrap_or_else(|| labels.number(between));
             self.work.push(WorkSegment { label, ns });
+            self.ranges.push(ranges);
         }
         for (label, StackSample { time_ns, stack, period_ms }) in self.gap_samples.drain(..) {
             let label = label.unwrap_or_else(|| labels.number(between));
@@ -235,6 +256,26 @@ mod tests {
             assert_eq!(counts, sums);
             assert!(work.work_samples.is_sorted_by_key(|sample| sample.time_ns));
         }
+    }
+
+    #[test]
+    fn a_range_counts_once_where_its_own_time_begins() {
+        let mut labels = LabelNumbers::default();
+        let [outer, inner] = [LabelKey::Name(1), LabelKey::Name(2)].map(|key| labels.number(key));
+        let mut work = ThreadWork::new(0, &[]);
+        // The outer range has no time of its own before its first call.
+        work.open(0, 100, outer);
+        for (start, end) in [(0, 10), (10, 20), (20, 50)] {
+            work.open(start, end, inner);
+        }
+        work.call(30, 40, border(7), &mut labels);
+        work.call(60, 61, border(7), &mut labels);
+        work.open(70, 80, inner);
+        work.finish(100, &mut labels);
+        let found: Vec<(u32, u32)> =
+            work.work.iter().zip(&work.ranges).map(|(of, n)| (of.label, *n)).collect();
+        assert_eq!(found, [(inner, 3), (inner, 0), (outer, 1), (outer, 0), (inner, 1)]);
+        assert_eq!(work.first_work, [0, 1, 3, 5]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::call_gaps::ProcessGaps;
 use crate::call_values::NO_COMMUNICATOR;
 use crate::functions::FunctionKind;
 use crate::gpu_collectives::{GpuCommunicator, GpuCommunicators, LaunchedCollectives};
+use crate::gpu_metrics::UnitGpus;
 use crate::gpu_rows::GpuRow;
 use crate::gpu_streams::{StreamContext, add_streams};
 use crate::labels::{LabelKey, LabelNumbers};
@@ -55,6 +56,8 @@ pub(crate) struct UnitCalls {
     /// Names of GPU work.
     pub(crate) gpu_work: Vec<String>,
     pub(crate) gpu: Option<String>,
+    /// The GPUs with work, and what is recorded about GPUs.
+    pub(crate) gpus: UnitGpus,
     /// Stacks of the samples of all threads.
     pub(crate) python_stacks: PythonStacks,
     pub(crate) unusable_regions: u64,
@@ -64,7 +67,8 @@ impl UnitCalls {
     /// Returns about how many bytes the calls and their analysis take, at most.
     pub(crate) fn analysis_bytes(&self) -> u64 {
         let timelines = self.processes.iter().flat_map(|process| &process.timelines);
-        timelines.map(ThreadTimeline::analysis_bytes).fold(self.python_stacks.bytes(), u64::saturating_add)
+        let others = self.python_stacks.bytes().saturating_add(self.gpus.bytes());
+        timelines.map(ThreadTimeline::analysis_bytes).fold(others, u64::saturating_add)
     }
 
     /// Builds the calls of all threads from the rows of a unit.
@@ -78,6 +82,7 @@ impl UnitCalls {
             mut cpus,
             python,
             gpu,
+            gpus,
             unusable,
         } = rows;
         let order = |region: &RegionRow| {
@@ -87,7 +92,8 @@ impl UnitCalls {
         samples.sort_by_key(|sample| sample.process);
         let context = ThreadContext { names, calls: &calls, part, samples: &python.threads };
         let mut labels = LabelNumbers::default();
-        let mut unit = UnitCalls { communicators, gpu, unusable_regions: unusable, ..UnitCalls::default() };
+        let unusable_regions = unusable;
+        let mut unit = UnitCalls { communicators, gpu, gpus, unusable_regions, ..UnitCalls::default() };
         let of_regions = regions.iter().map(|region| region.process);
         let processes: BTreeSet<i64> =
             of_regions.chain(gpu_work.rows.iter().map(|row| row.process)).collect();

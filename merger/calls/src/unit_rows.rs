@@ -2,6 +2,7 @@
 
 use crate::call_values::{CallValues, read_value};
 use crate::functions::{FunctionKind, GpuWait};
+use crate::gpu_metrics::UnitGpus;
 use crate::gpu_rows::GpuRows;
 use crate::id_index::IdIndex;
 use crate::python_samples::{UnitSamples, read_python_samples};
@@ -10,7 +11,7 @@ use crate::thread_cpus::{ThreadCpus, read_thread_cpus};
 use rpd_console::Failure;
 use rpd_run::{JoinedEvents, RowUnit, RunDatabase, UnitNames, row_times};
 use rpd_shard::model::{Cells, IntColumn, Value, rocpd};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// No call.
 pub(crate) const NO_CALL: u32 = u32::MAX;
@@ -82,6 +83,8 @@ pub(crate) struct UnitRows {
     pub(crate) python: UnitSamples,
     /// Label of the only GPU.
     pub(crate) gpu: Option<String>,
+    /// The GPUs with work, and what is recorded about GPUs.
+    pub(crate) gpus: UnitGpus,
     /// Number of regions without valid times or name.
     pub(crate) unusable: u64,
 }
@@ -107,6 +110,9 @@ impl UnitRows {
         window: Option<(i64, i64)>,
     ) -> Result<UnitRows, Failure> {
         let mut rows = UnitRows::default();
+        if run.processes.len() > 1 {
+            rows.gpus.metrics = UnitGpus::read_metrics(run, unit)?;
+        }
         let mut reader =
             EventReader { run, unit, events: Vec::new(), communicators: KnownCommunicators::default() };
         if run.processes.len() > 1 {
@@ -115,11 +121,15 @@ impl UnitRows {
         rows.read_regions(&mut reader, names)?;
         let has_mpi = rows.calls.iter().any(|call| names.kind(call.function).is_of_mpi());
         if !has_mpi && rows.gpu_work.rows.iter().all(|row| row.collective.is_none()) {
-            return Ok(UnitRows::default());
+            return Ok(UnitRows { gpus: rows.gpus, ..UnitRows::default() });
         }
         let unit_names = UnitNames::read(&run.tables, unit)?;
         let mut gpus = unit_names.agents.iter().filter(|agent| agent.is_gpu);
         rows.gpu = gpus.next().filter(|_| gpus.next().is_none()).map(rpd_run::ComputeAgent::label);
+        let used: BTreeSet<i64> = rows.gpu_work.rows.iter().map(|row| row.lane.0).collect();
+        let used =
+            used.into_iter().filter_map(|agent| unit_names.agents.at(unit_names.agents.place(Some(agent))));
+        used.filter(|agent| agent.is_gpu).for_each(|agent| rows.gpus.add_used(agent.pci.as_deref()));
         rows.read_samples(&mut reader, &unit_names)?;
         rows.cpus = read_thread_cpus(run, unit, &unit_names, &rows.regions)?;
         rows.python = read_python_samples(run, unit, &unit_names, &rows.regions, window)?;

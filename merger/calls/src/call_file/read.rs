@@ -68,6 +68,9 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
     if unit.gpu.as_ref().is_some_and(|gpu| gpu.len() > MAX_GPU_BYTES) {
         return Err("the label of a GPU is too long");
     }
+    if !unit.gpus.is_valid() {
+        return Err("values of a GPU are not in order, or of too many GPUs");
+    }
     let is_known = |label: &LabelKey| match *label {
         LabelKey::Name(place) => names.has_string(place),
         LabelKey::Class(class) => names.has_class(class),
@@ -112,6 +115,9 @@ fn check(unit: &UnitCalls, max_processes: usize, names: &RegionNames) -> Result<
                     && ranges.names.iter().all(|place| names.has_string(*place))
                     && spans.is_sorted_by(|one, other| one.1 <= other.0)
             };
+            if !timeline.amounts.is_valid(work.len()) {
+                return Err("there are more or fewer amounts than segments of work");
+            }
             if !timeline.cpus.is_valid() {
                 return Err("shares of a CPU are not in order, or no shares");
             }
@@ -142,6 +148,7 @@ mod tests {
     use super::*;
     use crate::labels::LabelNumbers;
     use crate::unit_calls::ProcessCalls;
+    use crate::work_amounts::WorkAmounts;
     use rpd_graph::{BegunOperation, Call, Completion, WorkSegment};
 
     /// The calls of a thread, which are usable.
@@ -169,9 +176,13 @@ mod tests {
         assert_eq!(check(&unit(), 1, &names), Ok(()));
         type UnitChange = fn(&mut UnitCalls);
         let odd_samples = "samples of Python are not in order, or have no stack or label";
-        let changes: [(UnitChange, &str); 14] = [
+        let changes: [(UnitChange, &str); 16] = [
             (|unit| unit.processes.extend(self::unit().processes), "it has more processes than the database"),
             (|unit| unit.gpu = Some("x".repeat(MAX_GPU_BYTES + 1)), "the label of a GPU is too long"),
+            (
+                |unit| unit.gpus.used = vec!["x".repeat(MAX_GPU_BYTES)],
+                "values of a GPU are not in order, or of too many GPUs",
+            ),
             (|unit| unit.labels[0] = LabelKey::Name(0), "a label is not in the database"),
             (|unit| unit.labels[0] = LabelKey::Function(3), "a label is not in the database"),
             (|unit| unit.labels.clear(), "a call or its work has no label"),
@@ -189,6 +200,10 @@ mod tests {
                     unit.processes[0].timelines[0].operations.completions.push(completion);
                 },
                 "a completion is of no thread of its process",
+            ),
+            (
+                |unit| unit.processes[0].timelines[0].amounts = WorkAmounts::of_segments(vec![1, 2]),
+                "there are more or fewer amounts than segments of work",
             ),
             (|unit| unit.processes[0].timelines[0].python_samples[0].stack = 0, odd_samples),
             (|unit| unit.processes[0].timelines[0].python_samples[0].time_ns = 31, odd_samples),

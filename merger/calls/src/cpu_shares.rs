@@ -1,0 +1,97 @@
+//! Shares of the time of threads, by intervals.
+
+use serde::{Deserialize, Serialize};
+
+/// Number of intervals of a thread from which on neighbours are joined.
+pub(crate) const MAX_INTERVALS: usize = 512;
+
+/// A share of the time until the time of the next one. The last one has no end and no meaning.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CpuShare {
+    /// Start, ns in job time.
+    pub start_ns: i64,
+    /// The share: 1 is all of the time.
+    pub share: f64,
+}
+
+/// Returns the time of shares between two times, and how much of that is known, ns.
+pub(crate) fn time_between(shares: &[CpuShare], from: i64, to: i64) -> (f64, f64) {
+    let (mut time_ns, mut known_ns) = (0.0, 0.0);
+    for pair in shares.windows(2) {
+        let (start, end) = (pair[0].start_ns.max(from), pair[1].start_ns.min(to));
+        if start < end {
+            known_ns += end.abs_diff(start) as f64;
+            time_ns += pair[0].share * end.abs_diff(start) as f64;
+        }
+    }
+    (time_ns, known_ns)
+}
+
+/// Orders shares by time. Of several at one time, the smallest remains.
+pub(crate) fn in_order(mut shares: Vec<CpuShare>) -> Vec<CpuShare> {
+    shares.sort_by(|one, other| one.start_ns.cmp(&other.start_ns).then(one.share.total_cmp(&other.share)));
+    shares.dedup_by_key(|share| share.start_ns);
+    shares
+}
+
+/// Orders intervals by time, and joins neighbours until there are `most` or fewer. Their sum stays the same.
+pub(crate) fn in_few_intervals(shares: Vec<CpuShare>, most: usize) -> Vec<CpuShare> {
+    let intervals = in_order(shares).into_iter().map(|share| (share.start_ns, [share.share]));
+    let few = few_intervals(intervals.collect(), most).into_iter();
+    few.map(|(start_ns, [share])| CpuShare { start_ns, share }).collect()
+}
+
+/// Joins neighbours among intervals in order until there are few. The sums of their shares stay the same. The last one has
+/// no end and no meaning.
+pub(crate) fn few_intervals<const N: usize>(
+    mut intervals: Vec<(i64, [f64; N])>,
+    max_intervals: usize,
+) -> Vec<(i64, [f64; N])> {
+    while intervals.len() > max_intervals {
+        let last = intervals.pop();
+        let ends: Vec<i64> = intervals.iter().skip(1).chain(&last).map(|(start_ns, _)| *start_ns).collect();
+        let joined = intervals.chunks(2).zip(ends.chunks(2)).map(|(intervals, ends)| {
+            let start_ns = intervals[0].0;
+            let length = ends.last().map_or(0, |end| end.abs_diff(start_ns)).max(1) as f64;
+            let mut means = [0.0; N];
+            for ((start_ns, shares), end) in intervals.iter().zip(ends) {
+                let part = end.abs_diff(*start_ns) as f64;
+                means.iter_mut().zip(shares).for_each(|(mean, share)| *mean += share * part);
+            }
+            (start_ns, means.map(|mean| mean / length))
+        });
+        intervals = joined.chain(last).collect();
+    }
+    intervals.shrink_to_fit();
+    intervals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_intervals_keep_their_sum() {
+        let mut waits: Vec<CpuShare> =
+            (0..5001).map(|at: i64| CpuShare { start_ns: at * at, share: (at % 7) as f64 / 10.0 }).collect();
+        let sum = |waits: &[CpuShare]| -> f64 {
+            waits.windows(2).map(|pair| pair[0].share * (pair[1].start_ns - pair[0].start_ns) as f64).sum()
+        };
+        let expected = sum(&waits);
+        waits.reverse();
+        let few = in_few_intervals(waits, MAX_INTERVALS);
+        assert!(few.len() <= MAX_INTERVALS && few.len() > MAX_INTERVALS / 2, "{}", few.len());
+        assert_eq!((few[0].start_ns, few.last().unwrap().start_ns), (0, 25_000_000));
+        assert!((sum(&few) / expected - 1.0).abs() < 1e-9, "{} instead of {expected}", sum(&few));
+    }
+
+    #[test]
+    fn shares_count_where_they_are_known() {
+        let waits = [(100, 0.5), (200, 0.0), (300, 1.0), (400, 0.0)];
+        let waits = waits.map(|(start_ns, share)| CpuShare { start_ns, share });
+        assert_eq!(time_between(&waits, 0, 1000), (150.0, 300.0));
+        assert_eq!(time_between(&waits, 150, 310), (35.0, 160.0));
+        assert_eq!(time_between(&waits, 400, 500), (0.0, 0.0));
+        assert_eq!(time_between(&[], 0, 500), (0.0, 0.0));
+    }
+}

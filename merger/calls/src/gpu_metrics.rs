@@ -1,0 +1,173 @@
+//! Clock, power and temperature of GPUs, which the collector of each node samples.
+
+use crate::cpu_shares::{CpuShare, in_few_intervals};
+use crate::thread_cpus::read_counters;
+use rpd_console::Failure;
+use rpd_run::{RowUnit, RunDatabase, UnitNames};
+use rpd_shard::model::rocpd;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Names of the counters: shader clock, power and junction temperature.
+const COUNTERS: [&str; 3] = ["gpu.clock_shader", "gpu.power", "gpu.temperature_junction"];
+/// Maximum number of GPUs of a unit.
+const MAX_GPUS: usize = 256;
+/// Maximum length of a PCI address.
+const MAX_PCI_BYTES: usize = 64;
+/// Maximum number of values of a GPU; of more, means of neighbours are kept.
+const MAX_VALUES: usize = 512;
+/// Maximum absolute value.
+const MAX_VALUE: f64 = 1e9;
+
+/// A value until the time of the next one. The last one has no end and no meaning.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+struct HeldValue {
+    /// Start, ns in job time.
+    start_ns: i64,
+    value: f32,
+}
+
+/// What is recorded about a GPU over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GpuMetrics {
+    /// Values of each of [`COUNTERS`], by time; empty if they are not recorded.
+    values: [Vec<HeldValue>; COUNTERS.len()],
+}
+
+impl GpuMetrics {
+    /// Returns the mean of the shader clock between two times in job time, MHz, and of how much of that time it is known, ns.
+    pub fn shader_clock_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        self.mean_between(0, from_ns, to_ns)
+    }
+
+    /// Returns the same of the power, W.
+    pub fn power_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        self.mean_between(1, from_ns, to_ns)
+    }
+
+    /// Returns the same of the junction temperature, degrees Celsius.
+    pub fn temperature_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        self.mean_between(2, from_ns, to_ns)
+    }
+
+    fn mean_between(&self, counter: usize, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        let (mut sum, mut known_ns) = (0.0, 0.0);
+        for pair in self.values[counter].windows(2) {
+            let (start, end) = (pair[0].start_ns.max(from_ns), pair[1].start_ns.min(to_ns));
+            if start < end {
+                known_ns += end.abs_diff(start) as f64;
+                sum += f64::from(pair[0].value) * end.abs_diff(start) as f64;
+            }
+        }
+        (sum / known_ns.max(1.0), known_ns)
+    }
+
+    /// Returns how many bytes its lists take.
+    fn bytes(&self) -> usize {
+        self.values.iter().map(|values| size_of_val(&values[..])).sum()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.values.iter().all(|values| {
+            values.len() <= MAX_VALUES
+                && values.iter().all(|held| f64::from(held.value).abs() <= MAX_VALUE)
+                && values.is_sorted_by(|one, other| one.start_ns < other.start_ns)
+        })
+    }
+}
+
+/// The GPUs on which a process has work.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProcessGpus {
+    /// Their number.
+    pub count: usize,
+    /// What is recorded about the GPU, if it is the only one.
+    pub metrics: GpuMetrics,
+}
+
+/// The GPUs of a unit by their PCI addresses.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct UnitGpus {
+    /// The ones on which the unit has work; empty addresses, where these are not known.
+    pub(crate) used: Vec<String>,
+    /// What the unit records of GPUs of its node.
+    pub(crate) metrics: BTreeMap<String, GpuMetrics>,
+}
+
+impl UnitGpus {
+    /// Reads the metrics that a unit records.
+    pub(crate) fn read_metrics(
+        run: &RunDatabase,
+        unit: &RowUnit,
+    ) -> Result<BTreeMap<String, GpuMetrics>, Failure> {
+        let mut found: BTreeMap<String, GpuMetrics> = BTreeMap::new();
+        if unit.is_unclaimed || !unit.has_rows(rocpd::PMC_EVENT) {
+            return Ok(found);
+        }
+        let names = UnitNames::read(&run.tables, unit)?;
+        let mut addresses: Vec<&str> = Vec::new();
+        let counters = names.counters.iter().map(|counter| {
+            let number = COUNTERS.iter().position(|name| *name == counter.name)?;
+            let agent = names.agents.at(names.agents.place(counter.agent)).filter(|agent| agent.is_gpu)?;
+            let pci = agent.pci.as_deref().filter(|pci| (1..=MAX_PCI_BYTES).contains(&pci.len()))?;
+            let gpu = addresses.iter().position(|known| *known == pci).unwrap_or_else(|| {
+                addresses.push(pci);
+                addresses.len() - 1
+            });
+            (gpu < MAX_GPUS).then_some((gpu, number))
+        });
+        let counters: Vec<Option<(usize, usize)>> = counters.collect();
+        if counters.iter().all(Option::is_none) {
+            return Ok(found);
+        }
+        let place = |id: Option<i64>| counters.get(names.counters.place(id)? as usize).copied().flatten();
+        for ((gpu, number), values) in read_counters(run, unit, place)? {
+            let of_gpu = found.entry(addresses[gpu].to_owned()).or_default();
+            let shares = values
+                .into_iter()
+                .map(|(start_ns, value)| CpuShare { start_ns, share: value.clamp(-MAX_VALUE, MAX_VALUE) });
+            let held = |share: CpuShare| HeldValue { start_ns: share.start_ns, value: share.share as f32 };
+            of_gpu.values[number] =
+                in_few_intervals(shares.collect(), MAX_VALUES).into_iter().map(held).collect();
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.metrics.values().map(|metrics| metrics.bytes() as u64).sum()
+    }
+
+    /// Returns whether it is one that a unit can have.
+    pub(crate) fn is_valid(&self) -> bool {
+        let are_short = |pci: &String| pci.len() <= MAX_PCI_BYTES;
+        self.used.len() <= MAX_GPUS
+            && self.metrics.len() <= MAX_GPUS
+            && self.used.iter().chain(self.metrics.keys()).all(are_short)
+            && self.metrics.values().all(GpuMetrics::is_valid)
+    }
+
+    /// Adds a GPU on which the unit has work.
+    pub(crate) fn add_used(&mut self, pci: Option<&str>) {
+        let pci = pci.filter(|pci| pci.len() <= MAX_PCI_BYTES).unwrap_or_default();
+        if self.used.len() < MAX_GPUS {
+            self.used.push(pci.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_over_the_time_that_is_known() {
+        let clock = [(100, 2000.0), (200, 1000.0), (400, 7.0)];
+        let clock = clock.map(|(start_ns, value)| HeldValue { start_ns, value });
+        let metrics = GpuMetrics { values: [clock.to_vec(), Vec::new(), Vec::new()] };
+        assert_eq!(metrics.shader_clock_between(0, 1000), (4000.0 / 3.0, 300.0));
+        assert_eq!(metrics.shader_clock_between(150, 250), (1500.0, 100.0));
+        assert_eq!(metrics.shader_clock_between(400, 1000), (0.0, 0.0));
+        assert_eq!(metrics.power_between(0, 1000), (0.0, 0.0));
+        assert!(metrics.is_valid());
+    }
+}
