@@ -6,8 +6,9 @@ use crate::job_calls::{
 };
 use crate::waits::CallWait;
 
-/// Bytes that the matching of messages takes for each end: its partner, and its place in a channel.
-const MATCHED_END_BYTES: usize = 12;
+/// Bytes that the matching of messages takes for each end: its partner, its place in a channel, and the call that completes
+/// it.
+const MATCHED_END_BYTES: usize = 24;
 /// Bytes that a dependency takes.
 const DEPENDENCY_BYTES: usize = 12;
 /// Bytes that a call takes in replays: its plan, its first work, when it was entered, its typical work, and its part of

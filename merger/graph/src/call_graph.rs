@@ -10,6 +10,7 @@ use crate::job_calls::{
 use crate::messages::{MatchedMessages, MessageCounts, match_messages};
 use crate::observed_waits::ObservedWaits;
 use crate::replay_plan::ReplayPlan;
+use crate::slow_network::SlowNetwork;
 use crate::transfers::transfer_times;
 use rayon::prelude::*;
 use std::sync::OnceLock;
@@ -113,6 +114,7 @@ pub struct CallDependencies {
     /// Durations of the calls without waiting, by timeline.
     transfers: Vec<CallDurations>,
     message_counts: MessageCounts,
+    slow_network: Option<SlowNetwork>,
 }
 
 impl CallDependencies {
@@ -124,6 +126,7 @@ impl CallDependencies {
         job.check()?;
         let (messages, mut instances) = rayon::join(|| match_messages(job), || match_instances(job));
         let message_counts = messages.counts;
+        let slow_network = SlowNetwork::find(job, &messages, &instances);
         let (eager_limits, observed) =
             rayon::join(|| EagerLimits::measure(job, &messages), || ObservedWaits::new(job, &instances));
         let builder = DependencyBuilder { job, eager_limits, observed, messages, instances: &instances };
@@ -132,8 +135,8 @@ impl CallDependencies {
             timelines.map(|timeline| builder.dependencies_of(timeline)).collect();
         drop(builder);
         instances.forget_entries();
-        let transfers = transfer_times(job, &instances, &timelines);
-        Ok(CallDependencies { instances, timelines, transfers, message_counts })
+        let transfers = transfer_times(job, &instances, &timelines, slow_network.as_ref());
+        Ok(CallDependencies { instances, timelines, transfers, message_counts, slow_network })
     }
 }
 
@@ -144,6 +147,8 @@ pub struct CallGraph<'a> {
     instances: Instances,
     plan: ReplayPlan,
     message_counts: MessageCounts,
+    /// Messages that take longer than others.
+    pub(crate) slow_network: Option<SlowNetwork>,
     /// The messages, once a partner is asked for.
     messages: OnceLock<MatchedMessages>,
 }
@@ -159,9 +164,9 @@ impl<'a> CallGraph<'a> {
 
     /// Joins the calls of a job to what they depend on.
     pub fn of(job: &'a JobCalls, found: CallDependencies) -> CallGraph<'a> {
-        let CallDependencies { instances, timelines, transfers, message_counts } = found;
+        let CallDependencies { instances, timelines, transfers, message_counts, slow_network } = found;
         let plan = ReplayPlan::new(job, &instances, timelines, transfers);
-        CallGraph { job, instances, plan, message_counts, messages: OnceLock::new() }
+        CallGraph { job, instances, plan, message_counts, slow_network, messages: OnceLock::new() }
     }
 
     /// Returns the collectives.

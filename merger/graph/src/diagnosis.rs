@@ -10,7 +10,9 @@ use crate::excess::StepExcess;
 use crate::finding::JobFinding;
 use crate::job_calls::JobCalls;
 use crate::matched_share::{MIN_MATCHED, MatchedShare};
+use crate::network_gain::NetworkFinding;
 use crate::scenarios::{SCENARIOS_AT_ONCE, ScenarioTimes};
+use crate::slow_network::SlowMessages;
 use crate::suspects::{min_gain_ns, suspects};
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use rayon::prelude::*;
@@ -101,6 +103,10 @@ pub struct JobDiagnosis {
     pub gain_of_start_up: WhatIfGain,
     /// Gain after the last step.
     pub gain_of_ending: WhatIfGain,
+    /// Messages that take longer than others, if the run would be shorter without that. None, if there are limits.
+    pub network: Option<NetworkFinding>,
+    /// Messages that seem to take longer, by less than clocks can be wrong about it.
+    pub doubtful_network: Option<SlowMessages>,
     /// Why no rank is named.
     pub limits: Vec<DiagnosisLimit>,
 }
@@ -117,6 +123,7 @@ impl WaitAnalysis<'_> {
             diagnosis.findings.clear();
             diagnosis.limits.push(limit);
         }
+        self.add_network(&what_if, &mut diagnosis);
         diagnosis
     }
 
@@ -132,6 +139,8 @@ impl WaitAnalysis<'_> {
                 self.table.step_blocks().end,
                 &self.scenarios.typical_ending,
             ),
+            network: None,
+            doubtful_network: None,
             limits: self.limits(),
         };
         if !diagnosis.limits.is_empty() {

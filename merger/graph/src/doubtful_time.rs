@@ -83,7 +83,10 @@ impl WaitAnalysis<'_> {
                 continue;
             }
             let found = &mut times[calls.calls[number].label as usize];
-            found.ns = found.ns.saturating_add(self.times.transfer_ns(timeline, number));
+            // How much longer messages of a slow network take is known.
+            let transfer = self.times.transfer_ns(timeline, number);
+            let typical = self.graph.typical_transfer_ns(timeline, number, transfer);
+            found.ns = found.ns.saturating_add(typical);
             found.calls += 1;
         }
         times

@@ -27,12 +27,16 @@ mod matched_share;
 mod message_calls;
 mod message_flows;
 mod messages;
+mod network_gain;
+mod network_samples;
 mod observed_waits;
 mod open_calls;
+mod pair_times;
 mod pair_waits;
 mod replay;
 mod replay_plan;
 mod scenarios;
+mod slow_network;
 #[cfg(test)]
 mod small_job;
 mod step_excess;
@@ -58,6 +62,8 @@ pub use job_calls::{
     UNKNOWN, WorkSegment,
 };
 pub use message_flows::MessageFlow;
+pub use network_gain::NetworkFinding;
 pub use open_calls::OpenCall;
+pub use slow_network::{NetworkSubject, SlowMessages};
 pub use step_excess::ExcessWork;
 pub use what_if::WhatIfGain;

@@ -46,6 +46,8 @@ pub(crate) enum DurationScenario {
     TypicalWork(SelectedWork),
     /// The network takes no time.
     IdealNetwork,
+    /// Messages of a slow network take as long as others.
+    TypicalMessages,
 }
 
 /// Work that takes at most as long as is typical.
@@ -128,6 +130,7 @@ impl<const N: usize> ReplayDurations<N> for ScenarioDurations<'_, N> {
         let recorded = graph.plan().transfer_ns(place);
         std::array::from_fn(|of| match &self.scenarios[of] {
             DurationScenario::IdealNetwork => 0,
+            DurationScenario::TypicalMessages => graph.typical_transfer_ns(timeline, call, recorded),
             DurationScenario::TypicalWork(selected)
                 if self.replays.has_streams && selected.calls[timeline].contains(&call) =>
             {

@@ -39,6 +39,15 @@ struct Rank {
 
 /// Runs programs, one of each rank; two ranks share a node.
 pub(crate) fn run(programs: &[Vec<Act>], labels: u32) -> JobCalls {
+    run_with_delays(programs, labels, &|_, _| 0)
+}
+
+/// Runs programs in a network in which messages of one node to another come later, ns.
+pub(crate) fn run_with_delays(
+    programs: &[Vec<Act>],
+    labels: u32,
+    delay_ns: &dyn Fn(u32, u32) -> i64,
+) -> JobCalls {
     let mut ranks: Vec<Rank> = (0..programs.len() as u32)
         .map(|rank| Rank {
             next: 0,
@@ -63,7 +72,7 @@ pub(crate) fn run(programs: &[Vec<Act>], labels: u32) -> JobCalls {
         let before: usize = ranks.iter().map(|rank| rank.next).sum();
         for rank in 0..ranks.len() {
             while let Some(act) = programs[rank].get(ranks[rank].next) {
-                if !step(&mut ranks, &mut taken, rank, *act) {
+                if !step(&mut ranks, &mut taken, rank, *act, delay_ns) {
                     break;
                 }
                 ranks[rank].next += 1;
@@ -93,7 +102,13 @@ pub(crate) fn run(programs: &[Vec<Act>], labels: u32) -> JobCalls {
 }
 
 /// Lets a rank act; returns whether it could.
-fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: Act) -> bool {
+fn step(
+    ranks: &mut [Rank],
+    taken: &mut Vec<(usize, usize)>,
+    rank: usize,
+    act: Act,
+    delay_ns: &dyn Fn(u32, u32) -> i64,
+) -> bool {
     let now = ranks[rank].now;
     let call = ranks[rank].calls.calls.len() as u32;
     match act {
@@ -111,14 +126,14 @@ fn step(ranks: &mut [Rank], taken: &mut Vec<(usize, usize)>, rank: usize, act: A
             if !std::mem::replace(&mut ranks[rank].is_exchanging, true) {
                 ranks[rank].sent.push((to, tag, now));
             }
-            let Some(at) = arrival(ranks, taken, rank, (from, tag)) else { return false };
+            let Some(at) = arrival(ranks, taken, rank, (from, tag), delay_ns) else { return false };
             ranks[rank].is_exchanging = false;
             message(&mut ranks[rank], call, to, tag, MessageRole::Send);
             message(&mut ranks[rank], call, from, tag, MessageRole::Receive);
             leave(&mut ranks[rank], now, at);
         }
         Act::Receive(from, tag) => {
-            let Some(at) = arrival(ranks, taken, rank, (from, tag)) else { return false };
+            let Some(at) = arrival(ranks, taken, rank, (from, tag), delay_ns) else { return false };
             message(&mut ranks[rank], call, from, tag, MessageRole::Receive);
             leave(&mut ranks[rank], now, at);
         }
@@ -170,13 +185,15 @@ fn arrival(
     taken: &mut Vec<(usize, usize)>,
     rank: usize,
     (from, tag): (i32, i32),
+    delay_ns: &dyn Fn(u32, u32) -> i64,
 ) -> Option<i64> {
     let sent = &ranks[from as usize].sent;
     let fits = |place: &usize| {
         sent[*place].0 == rank as i32 && sent[*place].1 == tag && !taken.contains(&(from as usize, *place))
     };
     let place = (0..sent.len()).find(fits)?;
-    let at = sent[place].2.max(ranks[rank].now) + CALL_NS;
+    let delay_ns = delay_ns(ranks[from as usize].calls.node, ranks[rank].calls.node);
+    let at = (sent[place].2 + delay_ns).max(ranks[rank].now) + CALL_NS;
     taken.push((from as usize, place));
     ranks[rank].received += 1;
     Some(at)

@@ -9,6 +9,7 @@ use crate::eager_limit::{SIZES, size_class};
 use crate::instances::Instances;
 use crate::job_calls::{BegunOperation, Call, CallTimeline, CollectiveWaits, JobCalls};
 use crate::observed_waits::MIN_DURATION_BOUNDS;
+use crate::slow_network::SlowNetwork;
 use rayon::prelude::*;
 
 /// Time that a message takes within a node, ns, as far as it limits an estimate.
@@ -18,16 +19,19 @@ const FAR_LATENCY_NS: u64 = 5_000;
 /// Bandwidth that limits an estimate, bytes per ns.
 const BYTES_PER_NS: u64 = 10;
 
-/// Returns the durations of the calls without waiting, by timeline.
+/// Returns the durations of the calls without waiting, by timeline. Messages of a slow network take longer than is estimated
+/// from those of the others.
 pub(crate) fn transfer_times(
     job: &JobCalls,
     instances: &Instances,
     dependencies: &[TimelineDependencies],
+    slow_network: Option<&SlowNetwork>,
 ) -> Vec<CallDurations> {
     let graph = MatchedCalls { job, instances };
     let (arrivals, shortest) =
         rayon::join(|| Arrivals::measure(graph), || ShortestCalls::measure(graph, dependencies));
-    let of_timeline = |(calls, dependent): (&CallTimeline, &TimelineDependencies)| {
+    let slow_network = slow_network.filter(|slow| slow.messages.exceeds_clock_error());
+    let of_timeline = |(timeline, (calls, dependent)): (usize, (&CallTimeline, &TimelineDependencies))| {
         let mut sizes = CompletedSizes::new(graph, calls);
         let mut dependent = dependent.iter().peekable();
         let mut of_call = |(number, own): (u32, &Call)| {
@@ -45,6 +49,12 @@ pub(crate) fn transfer_times(
                 _ => {
                     let class = class_of(graph, calls, own.label, dependencies, sizes.of_call(number));
                     let ns = arrivals.estimate(graph, own.duration_ns, class, dependencies, &shortest);
+                    if let Some(slow) = slow_network.and_then(|slow| slow.of_call(timeline, number)) {
+                        return match latest {
+                            Some((latest, bound)) if bound <= slow.message_ns => after(latest),
+                            _ => ns.saturating_add(slow.message_ns).min(own.duration_ns),
+                        };
+                    }
                     // The kernel of a slow link takes longer than the shortest of its collective after the last GPU
                     // began; if one GPU always begins last with a slow kernel, all kernels last as long as that one.
                     let measured =
@@ -58,7 +68,7 @@ pub(crate) fn transfer_times(
         };
         (0u32..).zip(&calls.calls).map(&mut of_call).collect()
     };
-    job.timelines.par_iter().zip(dependencies).map(of_timeline).collect()
+    job.timelines.par_iter().zip(dependencies).enumerate().map(of_timeline).collect()
 }
 
 /// Calls, and the collectives that they enter.
