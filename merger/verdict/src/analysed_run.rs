@@ -76,6 +76,7 @@ impl AnalysisOptions<'_> {
             // Those that are left out may be the cause of what the others show.
             diagnosis.verdict = JobVerdict::CannotTell;
             diagnosis.findings.clear();
+            diagnosis.doubtful_network = None;
             vec![reason.to_owned()]
         } else if hang.is_some() {
             // The time in open calls is not that of communication.
@@ -92,6 +93,9 @@ impl AnalysisOptions<'_> {
             let missing = missing_ranks(calls).filter(|_| !diagnosis.limits.is_empty());
             missing.chain(limit_reasons(&diagnosis.limits, calls, lacks_communicators)).collect()
         };
+        if !reasons.is_empty() {
+            diagnosis.network = None;
+        }
         let (graph, analysis) = (&graph, &analysis);
         use_it(&AnalysedRun {
             calls,

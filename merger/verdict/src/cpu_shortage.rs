@@ -1,37 +1,71 @@
 //! How long the named ranks waited for a CPU, and how much of their longer work that explains.
 
 use crate::analysed_run::AnalysedRun;
+use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
+use crate::crowded_cpus::CrowdedCpus;
+use crate::names::ranks_of;
+use crate::shown_time::percent;
 use rpd_graph::JobFinding;
+use serde_json::json;
 
-/// Minimum share of the steps in which the waiting of a thread is known.
-const MIN_KNOWN: f64 = 0.8;
+/// Minimum share of the steps in which the waits of a thread are known.
+pub(crate) const MIN_KNOWN: f64 = 0.8;
 
 /// How long the named ranks waited for a CPU in the steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct CpuShortage {
+struct CpuShortage {
     /// Share of the time of the named threads.
-    pub(crate) share: f64,
+    share: f64,
     /// The same of another thread, in the median; `None` if it is known of no other.
-    pub(crate) typical_share: Option<f64>,
+    typical_share: Option<f64>,
     /// Share of the excess of their work that it explains.
-    pub(crate) explained: f64,
+    explained: f64,
     /// Time that quotas took from the processes of their cgroups, as a share of a CPU; `None` if they have no quota, or that
     /// is not recorded.
-    pub(crate) throttled: Option<f64>,
+    throttled: Option<f64>,
 }
 
 /// Why the waiting of the named ranks for a CPU is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum UnknownShortage {
+enum UnknownShortage {
     /// No thread of the run has it recorded.
     NotRecorded,
     /// It is recorded for too small a part of the steps.
     TooShort,
 }
 
+/// Returns the evidence on a lack of CPU.
+pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> CauseEvidence {
+    let kind = CauseKind::CpuWait;
+    let shortage = match CpuShortage::of(found, finding) {
+        Ok(shortage) => shortage,
+        Err(UnknownShortage::NotRecorded) => {
+            let why = "waits for a CPU are not recorded (rpd-collect --trace system)";
+            return CauseEvidence::not_known(kind, why);
+        }
+        Err(UnknownShortage::TooShort) => {
+            let why = "waits for a CPU are recorded for too small a part of the steps";
+            return CauseEvidence::not_known(kind, why);
+        }
+    };
+    let CpuShortage { share, typical_share, explained, throttled } = shortage;
+    let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
+    let they = if is_one { "it" } else { "they" };
+    let others = typical_share.map_or(String::new(), |share| format!(", other ranks for {}", percent(share)));
+    CauseEvidence {
+        kind,
+        explained: Ok(ExplainedShare { share: explained, error: None }),
+        facts: format!("{they} waited for one for {} of the steps{others}", percent(share)),
+        reason: shortage.reason(found, finding),
+        json: json!({
+            "share": share, "typical_share": typical_share, "explained": explained, "throttled": throttled,
+        }),
+    }
+}
+
 impl CpuShortage {
     /// Examines a finding.
-    pub(crate) fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<CpuShortage, UnknownShortage> {
+    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<CpuShortage, UnknownShortage> {
         if found.calls.cpus.iter().all(|cpus| cpus.waits.is_empty()) {
             return Err(UnknownShortage::NotRecorded);
         }
@@ -50,8 +84,7 @@ impl CpuShortage {
             waited_ns += wait.waited_ns;
             known_ns += wait.known_ns;
             // The waiting is assumed to be spread evenly over work and calls; only its part in work makes work longer.
-            let beyond = (wait.share() - typical_share.unwrap_or(0.0)).max(0.0);
-            lost_ns += beyond * wait.work_ns;
+            lost_ns += wait.work_ns * lost_share(wait.share(), typical_share.unwrap_or(0.0));
         }
         if known_ns == 0.0 || finding.excess_ns <= 0 {
             return Err(UnknownShortage::TooShort);
@@ -66,6 +99,26 @@ impl CpuShortage {
                 .reduce(f64::max),
         })
     }
+
+    /// Continues a sentence with the reason why ranks have too little CPU, as far as it is recorded.
+    fn reason(&self, found: &AnalysedRun<'_>, finding: &JobFinding) -> String {
+        let throttled = self.throttled.filter(|throttled| *throttled >= MIN_LIKELY * self.share);
+        let quota = throttled
+            .map(|throttled| format!("; the CPU quota of a cgroup took {} of a CPU", percent(throttled)));
+        let named = ranks_of(found.calls, finding.subject.timelines());
+        let crowded = CrowdedCpus::find(found)
+            .into_iter()
+            .find(|crowded| crowded.ranks.iter().any(|rank| named.contains(rank)));
+        let crowded = crowded.map(|crowded| format!("; {}", crowded.text()));
+        quota.into_iter().chain(crowded).collect()
+    }
+}
+
+/// Returns by which share of its time work would be shorter if a thread waited for a CPU for the `typical` share of the time
+/// instead of this share, and ran for as long as it did.
+fn lost_share(share: f64, typical: f64) -> f64 {
+    let (ran, would_run) = ((1.0 - share).max(0.0), 1.0 - typical);
+    if would_run > 0.0 { (1.0 - ran / would_run).max(0.0) } else { 0.0 }
 }
 
 /// Waiting of a thread for a CPU in the steps.
@@ -103,8 +156,23 @@ fn throttled_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<f64> {
 }
 
 /// Returns the start and the end of the steps of a thread, ns in job time.
-fn steps_of(found: &AnalysedRun<'_>, timeline: u32) -> (i64, i64) {
+pub(crate) fn steps_of(found: &AnalysedRun<'_>, timeline: u32) -> (i64, i64) {
     let length_ns = found.analysis.times_in_steps(timeline as usize, 0..found.calls.job.steps).length_ns;
     let start_ns = found.analysis.step_start_ns(timeline as usize, 0);
     (start_ns, start_ns.saturating_add_unsigned(length_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_longer_by_what_a_thread_waits_more_than_others() {
+        // Half of a core: the work takes twice as long.
+        assert!((lost_share(0.5, 0.0) - 0.5).abs() < 1e-9);
+        // Others have 80 % of a core, this thread 40 %: the same work takes twice as long, too.
+        assert!((lost_share(0.6, 0.2) - 0.5).abs() < 1e-9);
+        // All have half of a core: whoever works longer has more work.
+        assert_eq!([lost_share(0.5, 0.5), lost_share(0.1, 0.5), lost_share(1.0, 1.0)], [0.0; 3]);
+    }
 }

@@ -5,18 +5,25 @@
 //! line.
 
 mod analysed_run;
+mod cause_evidence;
 mod cpu_shortage;
 mod crowded_cpus;
 mod cut;
+mod disk_wait;
 mod doubts;
+mod gpu_speed;
 mod hang;
+mod hang_text;
+mod more_work;
 mod names;
+mod network;
 mod python_cause;
 mod python_choice;
 mod run_verdict;
 mod shown_time;
 mod verdict;
 mod why_not;
+mod work_amounts;
 mod work_cause;
 
 pub use analysed_run::{AnalysedRun, AnalysisOptions};

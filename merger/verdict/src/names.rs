@@ -2,7 +2,7 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::cut::cut_middle;
-use rpd_calls::{CallLabel, CallProcess, RunCalls};
+use rpd_calls::{CallLabel, CallProcess, RunCalls, StepKind};
 use rpd_console::wording::{one_line, rank_ranges};
 use rpd_graph::FindingSubject;
 use std::collections::BTreeSet;
@@ -93,6 +93,14 @@ pub fn label_text(calls: &RunCalls, label: Option<u32>) -> String {
             }
         }
         Some(CallLabel::Other) | None => "other work".to_owned(),
+    }
+}
+
+/// Returns the word for a step: `step`, or `window` if the run has none.
+pub(crate) fn step_word(found: &AnalysedRun<'_>) -> &'static str {
+    match found.calls.steps.as_ref().map(|steps| steps.kind) {
+        Some(StepKind::Windows { .. }) => "window",
+        _ => "step",
     }
 }
 

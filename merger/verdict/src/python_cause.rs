@@ -2,12 +2,13 @@
 //! sampled.
 
 use crate::analysed_run::AnalysedRun;
+use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare};
 use crate::cut::cut_middle;
 use crate::names::{label_text, process_of, ranks_of, short};
 use crate::python_choice::{
     ChosenFunction, ComparedPart, LabelSamples, NotChosen, SampledShare, choose_function, compare_part,
 };
-use crate::shown_time::percent;
+use crate::shown_time::{percent, points};
 use rayon::prelude::*;
 use rpd_calls::CallLabel;
 use rpd_console::wording::grouped;
@@ -105,31 +106,45 @@ impl PythonFindings {
         PythonFindings { function, garbage }
     }
 
-    /// Describes the garbage collection in a sentence, if it explains the longer work. `is_certain` is whether it explains
-    /// nearly all of it.
-    pub(crate) fn garbage_text(
+    /// Returns the evidence on garbage collection; `None` if the program is not known to be one in Python.
+    pub(crate) fn garbage_evidence(
         &self,
         found: &AnalysedRun<'_>,
         finding: &JobFinding,
-        is_certain: bool,
-    ) -> Option<String> {
-        let ComparedPart { share, typical, explained } = self.garbage?;
-        let likely = if is_certain { "" } else { " is likely" };
-        let spent = spent_text(found, finding, share);
-        let comparison = comparison_text(typical, explained);
-        Some(format!("garbage collection of Python{likely}: {spent} in it{comparison}"))
-    }
-
-    /// Returns the garbage collection for machines; null if nothing is known of it.
-    pub(crate) fn garbage_json(&self) -> Json {
-        let Some(ComparedPart { share, typical, explained }) = self.garbage else { return Json::Null };
-        json!({
-            "share": share.share,
-            "share_error": share.error,
-            "typical_share": typical.map(|typical| typical.share),
-            "typical_share_error": typical.map(|typical| typical.error),
-            "explained": explained.share,
-            "explained_error": explained.error,
+    ) -> Option<CauseEvidence> {
+        let kind = CauseKind::GarbageCollection;
+        let not_known = |why: &str| Some(CauseEvidence::not_known(kind, why));
+        let Some(ComparedPart { share, typical, explained }) = self.garbage else {
+            return match self.function {
+                PythonEvidence::NotApplicable | PythonEvidence::NotRecorded { is_python: false } => None,
+                PythonEvidence::NotRecorded { is_python: true } => not_known(
+                    "Python functions and garbage collection are not recorded (rpd-collect --trace python)",
+                ),
+                PythonEvidence::OthersNotRecorded => {
+                    not_known("Python functions of other ranks with such work are not recorded")
+                }
+                PythonEvidence::Function(_) | PythonEvidence::NoFunction(_) => {
+                    not_known("samples do not show whether garbage collection of Python explains it")
+                }
+            };
+        };
+        let comparison = match typical {
+            Some(typical) => format!(", other ranks {} ({})", percent(typical.share), points(typical.error)),
+            None => ", and no other rank does such work".to_owned(),
+        };
+        Some(CauseEvidence {
+            kind,
+            explained: Ok(ExplainedShare { share: explained.share, error: Some(explained.error) }),
+            facts: format!("{} in it{comparison}", spent_text(found, finding, share)),
+            reason: String::new(),
+            json: json!({
+                "share": share.share,
+                "share_error": share.error,
+                "typical_share": typical.map(|typical| typical.share),
+                "typical_share_error": typical.map(|typical| typical.error),
+                "explained": explained.share,
+                "explained_error": explained.error,
+            }),
         })
     }
 }
@@ -141,11 +156,6 @@ fn is_garbage_collection(found: &AnalysedRun<'_>, function: u32) -> bool {
 }
 
 impl PythonEvidence {
-    /// Returns whether the named threads are of programs in Python, as far as that is known.
-    pub(crate) fn is_of_python(&self) -> bool {
-        !matches!(self, PythonEvidence::NotRecorded { is_python: false } | PythonEvidence::NotApplicable)
-    }
-
     fn alone(self) -> PythonFindings {
         PythonFindings { function: self, garbage: None }
     }
@@ -167,13 +177,9 @@ impl PythonEvidence {
                     grouped(count)
                 ));
             }
-            PythonEvidence::OthersNotRecorded => {
-                return Some(
-                    "no Python function is named, as those of other ranks with such work are not recorded"
-                        .to_owned(),
-                );
-            }
-            PythonEvidence::NoFunction(NotChosen::NotLonger)
+            // The evidence on garbage collection says that they are not recorded.
+            PythonEvidence::OthersNotRecorded
+            | PythonEvidence::NoFunction(NotChosen::NotLonger)
             | PythonEvidence::NotRecorded { .. }
             | PythonEvidence::NotApplicable => return None,
         };
@@ -260,13 +266,4 @@ fn function_text(found: &AnalysedRun<'_>, chosen: ChosenFunction) -> String {
         (file, line) => format!(" ({}:{line})", shorter(file)),
     };
     shorter(&function.name) + &place
-}
-
-/// Formats the error of a share in percentage points: `+- 3.2 points`.
-fn points(error: f64) -> String {
-    if error < 0.095 {
-        format!("+- {:.1} points", error * 100.0)
-    } else {
-        format!("+- {:.0} points", error * 100.0)
-    }
 }

@@ -34,6 +34,15 @@ pub(crate) fn percent(ratio: f64) -> String {
     if ratio.abs() < 0.095 { format!("{:.1} %", ratio * 100.0) } else { format!("{:.0} %", ratio * 100.0) }
 }
 
+/// Formats the error of a share in percentage points: `+- 3.2 points`.
+pub(crate) fn points(error: f64) -> String {
+    if error < 0.095 {
+        format!("+- {:.1} points", error * 100.0)
+    } else {
+        format!("+- {:.0} points", error * 100.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,12 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::crowded_cpus::CrowdedCpus;
-use crate::hang::{HangCause, RunHang, ends_text, hang_notes, named_ranks, ranks};
-use crate::names::{gpus_of, hosts_of, label_text, only_process, ranks_of, subject_text, timeline_text};
+use crate::hang::hang_notes;
+use crate::hang_text::{hang_headline, hang_json};
+use crate::names::{
+    gpus_of, hosts_of, label_text, only_process, ranks_of, step_word, subject_text, timeline_text,
+};
+use crate::network::NetworkText;
 use crate::shown_time::{percent, shown_time};
 use crate::work_cause::WorkCause;
 use rayon::prelude::*;
@@ -39,9 +43,14 @@ pub struct VerdictLines {
 /// Returns the verdict on a run.
 pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let diagnosis = &found.diagnosis;
-    let (label, text) = headline(found);
+    let network = NetworkText::of(found);
+    let first_network = network.filter(NetworkText::is_first);
+    let of_work = headline(found);
+    let (label, text) = first_network.map_or_else(|| of_work.clone(), |network| ("SLOW", network.headline()));
     let headline = format!("{label} {text}");
     let mut lines = vec![(label, text)];
+    lines.extend(first_network.map(|network| ("network", network.line())));
+    lines.extend(first_network.map(|_| ("work", of_work.1)));
     if let Some(hang) = &found.hang {
         // The headline of a crash is the first note.
         let notes = hang_notes(found, &found.open_calls).into_iter().skip(usize::from(hang.is_crash()));
@@ -51,6 +60,8 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         lines.extend(finding_lines(found, finding));
     }
     lines.extend(diagnosis.findings.iter().skip(1).map(|finding| ("also", further_finding(found, finding))));
+    let further_network = network.filter(|network| !network.is_first());
+    lines.extend(further_network.map(|network| ("network", network.line())));
     for (label, place, gain) in outside_of_steps(found) {
         if share(found, gain.ns) >= MIN_REPORTED && diagnosis.verdict != JobVerdict::CannotTell {
             let (shorter, share) = (with_error(gain), percent(share(found, gain.ns)));
@@ -85,13 +96,16 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let verdict = match &found.hang {
         Some(hang) if hang.is_crash() => "crash",
         Some(_) => "hang",
+        None if first_network.is_some() => verdict_key(JobVerdict::Slow),
         None => verdict_key(diagnosis.verdict),
     };
     json.insert("verdict".to_owned(), json!(verdict));
     json.insert("headline".to_owned(), json!(headline));
     let hang = found.hang.iter().map(|hang| hang_json(found, hang));
-    let findings: Vec<Json> =
-        hang.chain(diagnosis.findings.iter().map(|finding| finding_json(found, finding))).collect();
+    let of_work = diagnosis.findings.iter().map(|finding| finding_json(found, finding));
+    let estimate = |gain: WhatIfGain| gain_json(found, gain, false);
+    let of_network = first_network.map(|network| network.finding_json(estimate));
+    let findings: Vec<Json> = hang.chain(of_network).chain(of_work).collect();
     json.insert("findings".to_owned(), json!(findings));
     json.insert("reasons".to_owned(), json!(found.reasons));
     for (key, gain) in [
@@ -103,6 +117,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         let gain = if is_analysed { gain_json(found, gain, false) } else { Json::Null };
         json.insert(key.to_owned(), gain);
     }
+    json.insert("network".to_owned(), network.map_or(Json::Null, |network| network.json(estimate)));
     json.insert("crowded_cpus".to_owned(), crowded.iter().map(CrowdedCpus::json).collect());
     json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
     json.insert("gpu_efficiency".to_owned(), gpu_efficiency.map_or(Json::Null, efficiency_json));
@@ -156,44 +171,6 @@ fn headline(found: &AnalysedRun<'_>) -> (&'static str, String) {
             ("NO SINGLE CAUSE", text + &outside_text(found))
         }
     }
-}
-
-fn hang_headline(found: &AnalysedRun<'_>, hang: &RunHang) -> String {
-    let stalled = hang.stall.text(found.calls);
-    let suspects = named_ranks(&ranks(found.calls, &hang.suspects));
-    match hang.cause {
-        HangCause::Died => format!("{}; {stalled}", ends_text(found.calls, &hang.suspects)),
-        HangCause::Disagreement => format!("{stalled}; {suspects} disagree about a collective"),
-        HangCause::Missing => format!("{stalled}; others wait for {suspects}"),
-        HangCause::Deadlock if hang.suspects.len() == 1 => format!("{stalled}; {suspects} waits for itself"),
-        HangCause::Deadlock => format!("{stalled}; {suspects} wait for one another"),
-        HangCause::Unknown => format!("{stalled}; which ranks are waited for is not known"),
-    }
-}
-
-fn hang_json(found: &AnalysedRun<'_>, hang: &RunHang) -> Json {
-    let of_suspects = |timeline: &u32| {
-        let process = found.calls.job.timelines[*timeline as usize].process;
-        hang.suspects.contains(&process)
-    };
-    let timelines: Vec<u32> = (0..found.calls.job.timelines.len() as u32).filter(of_suspects).collect();
-    let cause = match hang.cause {
-        HangCause::Died => "died",
-        HangCause::Disagreement => "disagreement",
-        HangCause::Missing => "missing",
-        HangCause::Deadlock => "deadlock",
-        HangCause::Unknown => "unknown",
-    };
-    json!({
-        "kind": "hang",
-        "cause": cause,
-        "subject": {
-            "ranks": ranks(found.calls, &hang.suspects),
-            "hosts": hosts_of(found.calls, &timelines),
-            "gpus": gpus_of(found.calls, &timelines),
-        },
-        "stalled_ns": hang.stalled_ns(),
-    })
 }
 
 /// Continues a sentence about the time before or after the steps with the rank whose work makes most of the difference.
@@ -264,13 +241,6 @@ fn further_finding(found: &AnalysedRun<'_>, finding: &JobFinding) -> String {
         with_error(finding.gain),
         percent(share(found, finding.gain.ns))
     )
-}
-
-fn step_word(found: &AnalysedRun<'_>) -> &'static str {
-    match found.calls.steps.as_ref().map(|steps| steps.kind) {
-        Some(StepKind::Windows { .. }) => "window",
-        _ => "step",
-    }
 }
 
 fn finding_lines(found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<(&'static str, String)> {

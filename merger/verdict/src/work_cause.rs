@@ -1,167 +1,93 @@
 //! Why the work of the named ranks takes longer, as far as the records show it.
 
 use crate::analysed_run::AnalysedRun;
-use crate::cpu_shortage::{CpuShortage, UnknownShortage};
-use crate::crowded_cpus::CrowdedCpus;
-use crate::names::ranks_of;
+use crate::cause_evidence::{CauseEvidence, CauseKind};
+use crate::cpu_shortage::cpu_evidence;
+use crate::disk_wait::disk_evidence;
+use crate::gpu_speed::gpu_speed_evidence;
+use crate::more_work::more_work_evidence;
 use crate::python_cause::{PythonEvidence, PythonFindings};
-use crate::shown_time::percent;
+use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::{Value as Json, json};
 
-/// A cause is named if it explains at least this share of the excess.
-const MIN_NAMED: f64 = 0.8;
-/// A cause is likely if it explains at least this share of the excess.
-const MIN_LIKELY: f64 = 0.5;
-
-/// A cause that is examined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum CauseKind {
-    CpuWait,
-    GarbageCollection,
-}
-
-impl CauseKind {
-    /// Returns its name for machines.
-    fn name(self) -> &'static str {
-        match self {
-            CauseKind::CpuWait => "cpu_wait",
-            CauseKind::GarbageCollection => "garbage_collection",
-        }
-    }
-}
-
-/// The cause of a finding, as far as it was recorded.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// The evidence on the causes of a finding.
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct WorkCause {
-    cpu: Result<CpuShortage, UnknownShortage>,
-    python: PythonFindings,
+    /// By kind; without those that this finding cannot have.
+    causes: Vec<CauseEvidence>,
+    python: PythonEvidence,
 }
 
 impl WorkCause {
     /// Examines a finding.
     pub(crate) fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> WorkCause {
-        WorkCause { cpu: CpuShortage::of(found, finding), python: PythonFindings::of(found, finding) }
+        let python = PythonFindings::of(found, finding);
+        let label = finding.label.and_then(|label| found.calls.labels.get(label as usize));
+        let is_of_gpu = matches!(label, Some(CallLabel::GpuWork(_)));
+        let causes = [
+            // What a GPU does needs neither CPU nor disk.
+            (!is_of_gpu).then(|| cpu_evidence(found, finding)),
+            (!is_of_gpu).then(|| disk_evidence(found, finding)),
+            python.garbage_evidence(found, finding),
+            more_work_evidence(found, finding),
+            gpu_speed_evidence(found, finding),
+        ];
+        WorkCause { causes: causes.into_iter().flatten().collect(), python: python.function }
     }
 
-    /// Returns the share of the longer work that each cause explains; `None` if it is not known.
-    fn explained(&self) -> [(CauseKind, Option<f64>); 2] {
-        [
-            (CauseKind::CpuWait, self.cpu.ok().map(|shortage| shortage.explained)),
-            (CauseKind::GarbageCollection, self.python.garbage.map(|part| part.explained.share)),
-        ]
+    /// Returns the causes that explain most of the longer work, the best first.
+    fn likely(&self) -> Vec<&CauseEvidence> {
+        let mut likely: Vec<&CauseEvidence> =
+            self.causes.iter().filter(|evidence| evidence.is_likely()).collect();
+        likely.sort_by(|one, other| other.share().total_cmp(&one.share()));
+        likely
     }
 
-    /// Returns the cause that explains most, at least half of the longer work, and its share.
-    fn main_cause(&self) -> Option<(CauseKind, f64)> {
-        let known = self.explained().into_iter().filter_map(|(kind, explained)| Some((kind, explained?)));
-        known
-            .filter(|(_, explained)| *explained >= MIN_LIKELY)
-            .reduce(|one, other| if other.1 > one.1 { other } else { one })
-    }
-
-    /// Describes the cause, or what is excluded and what is not known, and then in which function of Python the work takes
+    /// Describes the causes, or what is excluded and what is not known, and then in which function of Python the work takes
     /// longer. `found` and `finding` are those of [`WorkCause::of`].
     pub(crate) fn texts(&self, found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<String> {
-        let main = self.main_cause();
-        let is_certain = main.is_some_and(|(_, explained)| explained >= MIN_NAMED);
-        let function = match self.python.function {
-            PythonEvidence::NotRecorded { is_python: true } if !is_certain => {
-                Some("not known: Python functions are not recorded (rpd-collect --trace python)".to_owned())
-            }
-            evidence => evidence.text(found, finding),
-        };
-        let garbage = self
-            .python
-            .garbage
-            .filter(|part| part.explained.share >= MIN_LIKELY)
-            .and_then(|part| self.python.garbage_text(found, finding, part.explained.share >= MIN_NAMED));
-        let cpu = Some(self.cpu_text(found, finding));
-        let causes = match main {
-            Some((CauseKind::GarbageCollection, _)) => [garbage, cpu],
-            _ => [cpu, garbage],
-        };
-        causes.into_iter().chain([function]).flatten().collect()
+        let likely = self.likely();
+        let mut texts: Vec<String> = likely.iter().map(|evidence| evidence.naming_text()).collect();
+        if !likely.first().is_some_and(|evidence| evidence.is_certain()) {
+            texts.extend(self.excluded_text());
+            texts.extend(self.not_known_text());
+        }
+        texts.extend(self.python.text(found, finding));
+        texts
     }
 
-    fn cpu_text(&self, found: &AnalysedRun<'_>, finding: &JobFinding) -> String {
-        let shortage = match self.cpu {
-            Ok(shortage) => shortage,
-            Err(UnknownShortage::NotRecorded) => {
-                return "not known: how long ranks waited for a CPU is not recorded (by rpd-collect --trace system, from the second \
-                        second of a thread on), and other causes are not examined by this version"
-                    .to_owned();
-            }
-            Err(UnknownShortage::TooShort) => {
-                return "not known: how long ranks waited for a CPU is recorded for too small a part of the steps, and \
-                        other causes are not examined by this version"
-                    .to_owned();
-            }
-        };
-        let one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
-        let they = if one { "it" } else { "they" };
-        let others = shortage
-            .typical_share
-            .map_or(String::new(), |share| format!(", other ranks for {}", percent(share)));
-        let evidence = format!("{they} waited for one for {} of the steps{others}", percent(shortage.share));
-        let reason = shortage_reason(found, finding, shortage);
-        let explained = percent(shortage.explained.min(1.0));
-        if shortage.explained >= MIN_NAMED {
-            format!("too little CPU: {evidence}; this explains {explained} of the longer work{reason}")
-        } else if shortage.explained >= MIN_LIKELY {
-            format!(
-                "too little CPU is likely: {evidence}; this explains {explained} of the longer work, and other causes are not \
-                 examined by this version{reason}"
-            )
-        } else {
-            let rest = match self.python.garbage {
-                None => "; other causes are not examined by this version",
-                Some(part) if part.explained.share >= MIN_LIKELY => "",
-                Some(_) => {
-                    "; nor garbage collection of Python; other causes are not examined by this version"
-                }
-            };
-            format!("not a lack of CPU: {evidence}{rest}")
-        }
+    fn excluded_text(&self) -> Option<String> {
+        let excluded = self.causes.iter().filter(|evidence| evidence.is_excluded());
+        let excluded: Vec<String> = excluded.map(CauseEvidence::excluded_text).collect();
+        let rest = "; other causes are not examined by this version";
+        (!excluded.is_empty()).then(|| format!("not {}{rest}", excluded.join(", nor ")))
+    }
+
+    fn not_known_text(&self) -> Option<String> {
+        let reasons = self.causes.iter().filter_map(|evidence| evidence.explained.as_ref().err());
+        let reasons: Vec<&str> = reasons.map(String::as_str).collect();
+        (!reasons.is_empty()).then(|| format!("not known: {}", reasons.join("; ")))
     }
 
     /// Returns the cause for machines.
     pub(crate) fn json(&self, found: &AnalysedRun<'_>) -> Json {
-        let main = self.main_cause();
-        let kinds = |is_wanted: &dyn Fn(CauseKind, Option<f64>) -> bool| -> Vec<&str> {
-            let wanted =
-                self.explained().into_iter().filter(|(kind, explained)| is_wanted(*kind, *explained));
-            wanted.map(|(kind, _)| kind.name()).collect()
+        let main = self.likely().first().copied();
+        let keys = |is_wanted: fn(&CauseEvidence) -> bool| -> Vec<&str> {
+            let wanted = self.causes.iter().filter(|evidence| is_wanted(evidence));
+            wanted.map(|evidence| evidence.kind.key()).collect()
         };
-        let is_excluded =
-            |_: CauseKind, explained: Option<f64>| explained.is_some_and(|explained| explained < MIN_LIKELY);
-        let is_unknown = |kind: CauseKind, explained: Option<f64>| {
-            explained.is_none()
-                && (kind != CauseKind::GarbageCollection || self.python.function.is_of_python())
-        };
-        json!({
-            "kind": main.map(|(kind, _)| kind.name()),
-            "is_certain": main.is_some_and(|(_, explained)| explained >= MIN_NAMED),
-            "excluded": kinds(&is_excluded),
-            "not_known": kinds(&is_unknown),
-            "cpu_wait": self.cpu.ok().map(|CpuShortage { share, typical_share, explained, throttled }| json!({
-                "share": share, "typical_share": typical_share, "explained": explained, "throttled": throttled,
-            })),
-            "garbage_collection": self.python.garbage_json(),
-            "python": self.python.function.json(found),
-        })
+        let mut object = json!({
+            "kind": main.map(|evidence| evidence.kind.key()),
+            "is_certain": main.is_some_and(CauseEvidence::is_certain),
+            "excluded": keys(CauseEvidence::is_excluded),
+            "not_known": keys(|evidence| evidence.explained.is_err()),
+            "python": self.python.json(found),
+        });
+        for kind in CauseKind::ALL {
+            let evidence = self.causes.iter().find(|evidence| evidence.kind == kind);
+            object[kind.key()] = evidence.map_or(Json::Null, |evidence| evidence.json.clone());
+        }
+        object
     }
-}
-
-/// Continues a sentence with the reason why ranks have too little CPU, as far as it is recorded.
-fn shortage_reason(found: &AnalysedRun<'_>, finding: &JobFinding, shortage: CpuShortage) -> String {
-    let throttled = shortage.throttled.filter(|throttled| *throttled >= MIN_LIKELY * shortage.share);
-    let quota = throttled
-        .map(|throttled| format!("; the CPU quota of a cgroup took {} of a CPU", percent(throttled)));
-    let named = ranks_of(found.calls, finding.subject.timelines());
-    let crowded = CrowdedCpus::find(found)
-        .into_iter()
-        .find(|crowded| crowded.ranks.iter().any(|rank| named.contains(rank)));
-    let crowded = crowded.map(|crowded| format!("; {}", crowded.text()));
-    quota.into_iter().chain(crowded).collect()
 }

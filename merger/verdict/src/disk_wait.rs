@@ -1,0 +1,234 @@
+//! How long the named ranks were in uninterruptible waits, as for disks, and how much of their longer work that explains.
+
+use crate::analysed_run::AnalysedRun;
+use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
+use crate::cpu_shortage::{MIN_KNOWN, steps_of};
+use crate::names::ranks_of;
+use crate::shown_time::{percent, points};
+use rpd_graph::JobFinding;
+use serde_json::json;
+
+/// Quantile of the normal distribution for an interval of 95 %.
+const QUANTILE: f64 = 1.96;
+
+/// How long threads were in uninterruptible waits in the steps, as a share of their time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct DiskWaitShare {
+    share: f64,
+    /// The larger part of its 95 % interval.
+    error: f64,
+}
+
+/// What the uninterruptible waits of the named ranks explain.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct DiskWait {
+    named: DiskWaitShare,
+    /// The same of another thread, in the median; `None` if it is known of no other.
+    typical: Option<DiskWaitShare>,
+    /// Share of the excess of the work that the difference explains.
+    explained: f64,
+    explained_error: f64,
+}
+
+/// Returns the evidence on uninterruptible waits.
+pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> CauseEvidence {
+    let kind = CauseKind::DiskWait;
+    let cpus = &found.calls.cpus;
+    if cpus.iter().all(|cpus| cpus.blocked.is_empty()) {
+        let has_waits = cpus.iter().any(|cpus| !cpus.waits.is_empty());
+        let why = match has_waits {
+            true => "uninterruptible waits, as for disks, are not recorded (by an older rpd-collect)",
+            // The same option records both, and the reason for the waits for a CPU has it.
+            false => "nor uninterruptible waits, as for disks",
+        };
+        return CauseEvidence::not_known(kind, why);
+    }
+    let Some(waits) = DiskWait::of(found, finding) else {
+        let why = "uninterruptible waits, as for disks, are recorded for too small a part of the steps";
+        return CauseEvidence::not_known(kind, why);
+    };
+    let DiskWait { named, typical, explained, explained_error } = waits;
+    if !waits.is_decided() {
+        let facts = format!("{} ({})", percent(named.share), points(named.error));
+        let why = format!(
+            "too few samples show whether uninterruptible waits, as for disks, explain it: they take {facts} of the steps"
+        );
+        return CauseEvidence::not_known(kind, why);
+    }
+    let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
+    let they = if is_one { "it was" } else { "they were" };
+    let of_share = |of: DiskWaitShare| format!("{} ({})", percent(of.share), points(of.error));
+    let others = typical.map_or(String::new(), |typical| format!(", other ranks for {}", of_share(typical)));
+    CauseEvidence {
+        kind,
+        explained: Ok(ExplainedShare { share: explained, error: Some(explained_error) }),
+        facts: format!("{they} in such waits for {} of the steps{others}", of_share(named)),
+        reason: String::new(),
+        json: json!({
+            "share": named.share,
+            "share_error": named.error,
+            "typical_share": typical.map(|typical| typical.share),
+            "typical_share_error": typical.map(|typical| typical.error),
+            "explained": explained,
+            "explained_error": explained_error,
+        }),
+    }
+}
+
+impl DiskWaitShare {
+    /// Estimates the share from samples, and from the share of time in which the thread was blocked, which is exact.
+    ///
+    /// The exact time makes the error small for a thread that waits for nothing else: only for what it waits while it is
+    /// blocked is left to chance. It is used if that agrees with the share of all samples: a thread that sleeps for
+    /// microseconds wakes up with the sampler, which then finds it running too often. `samples` are all samples of its state.
+    fn estimate(blocked: f64, disk_samples: f64, sleep_samples: f64, samples: f64) -> DiskWaitShare {
+        let of_all = DiskWaitShare::of_samples(disk_samples, samples);
+        let of_blocked = DiskWaitShare::of_samples(disk_samples, disk_samples + sleep_samples);
+        let scaled = DiskWaitShare { share: blocked * of_blocked.share, error: blocked * of_blocked.error };
+        let agrees = (scaled.share - of_all.share).abs() <= of_all.error;
+        if agrees && scaled.error < of_all.error { scaled } else { of_all }
+    }
+
+    /// Estimates a share of samples by Wilson's method.
+    fn of_samples(found: f64, samples: f64) -> DiskWaitShare {
+        let share = if samples > 0.0 { (found / samples).min(1.0) } else { 0.0 };
+        let (low, high) = wilson_interval(share, samples);
+        DiskWaitShare { share, error: (high - share).max(share - low) }
+    }
+}
+
+/// Returns the 95 % interval of a share that was found in a number of samples.
+fn wilson_interval(share: f64, samples: f64) -> (f64, f64) {
+    let square = QUANTILE * QUANTILE / samples.max(1.0);
+    let variance = share * (1.0 - share) / samples.max(1.0) + square / (4.0 * samples.max(1.0));
+    let (middle, half) = (share + square / 2.0, QUANTILE * variance.max(0.0).sqrt());
+    (((middle - half) / (1.0 + square)).max(0.0), ((middle + half) / (1.0 + square)).min(1.0))
+}
+
+impl DiskWait {
+    /// Examines a finding. `None` if the waits of its threads are known for too small a part of the steps.
+    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<DiskWait> {
+        let job = &found.calls.job;
+        let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
+        let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
+        let mut others: Vec<DiskWaitShare> = (0..job.timelines.len() as u32)
+            .filter(|other| is_thread(other) && !named.contains(other))
+            .filter_map(|other| share_in_steps(found, other).map(|(share, _)| share))
+            .collect();
+        others.sort_by(|one, other| one.share.total_cmp(&other.share));
+        let typical = others.get(others.len().saturating_sub(1) / 2).copied();
+        let shares: Option<Vec<(DiskWaitShare, f64)>> =
+            named.iter().map(|timeline| share_in_steps(found, *timeline)).collect();
+        let shares = shares.filter(|shares| !shares.is_empty() && finding.excess_ns > 0)?;
+        let all_ns: f64 = shares.iter().map(|(_, length_ns)| length_ns).sum();
+        let mean = |of: fn(DiskWaitShare) -> f64| -> f64 {
+            shares.iter().map(|(share, length_ns)| of(*share) * length_ns).sum::<f64>() / all_ns
+        };
+        let named = DiskWaitShare { share: mean(|share| share.share), error: mean(|share| share.error) };
+        let (typical_share, typical_error) =
+            typical.map_or((0.0, 0.0), |typical| (typical.share, typical.error));
+        // Unlike a wait for a CPU, all of such a wait belongs to work: calls of MPI poll, or sleep until a message comes.
+        let lost = |share: f64| share * all_ns / finding.excess_ns as f64;
+        Some(DiskWait {
+            named,
+            typical,
+            explained: lost((named.share - typical_share).max(0.0)),
+            explained_error: lost(named.error.hypot(typical_error)),
+        })
+    }
+
+    /// Returns whether the samples show that the waits explain most of the longer work, or that they do not.
+    fn is_decided(&self) -> bool {
+        let is_excluded = self.explained + self.explained_error < MIN_LIKELY;
+        is_excluded || self.explained >= MIN_LIKELY && self.explained > self.explained_error
+    }
+}
+
+/// Returns the share of the waits of a thread in the time of the steps, and that time, ns; `None` if it is known for too
+/// small a part of them.
+fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(DiskWaitShare, f64)> {
+    let cpus = found.calls.cpus.get(timeline as usize)?;
+    let times = found.analysis.times_in_steps(timeline as usize, 0..found.calls.job.steps);
+    let (from, to) = steps_of(found, timeline);
+    let blocked = cpus.blocked_between(from, to);
+    let length_ns = times.length_ns as f64;
+    if blocked.known_ns == 0.0 || blocked.known_ns < length_ns * MIN_KNOWN {
+        return None;
+    }
+    let share = DiskWaitShare::estimate(
+        blocked.blocked_ns / blocked.known_ns,
+        blocked.disk_samples,
+        blocked.sleep_samples,
+        blocked.samples,
+    );
+    Some((share, length_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_wilson() {
+        // Newcombe (1998), table I: 81 of 263 and 0 of 20.
+        let near = |(low, high): (f64, f64), expected: (f64, f64)| {
+            assert!((low - expected.0).abs() < 1e-4 && (high - expected.1).abs() < 1e-4, "{low} {high}");
+        };
+        near(wilson_interval(81.0 / 263.0, 263.0), (0.2553, 0.3662));
+        near(wilson_interval(0.0, 20.0), (0.0, 0.1611));
+        near(wilson_interval(1.0 / 29.0, 29.0), (0.0061, 0.1718));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_nothing_else_has_a_small_error() {
+        let only_disk = DiskWaitShare::estimate(0.4, 62.0, 0.0, 150.0);
+        assert!((only_disk.share - 0.4).abs() < 1e-9 && only_disk.error < 0.03, "{only_disk:?}");
+        let half = DiskWaitShare::estimate(1.0, 50.0, 50.0, 100.0);
+        assert!((half.share - 0.5).abs() < 1e-9 && (0.09..0.11).contains(&half.error), "{half:?}");
+        let never = DiskWaitShare::estimate(0.02, 0.0, 0.0, 1000.0);
+        assert!(never.share == 0.0 && never.error < 0.005, "{never:?}");
+        let unknown = DiskWaitShare::estimate(0.9, 0.0, 0.0, 0.0);
+        assert!(unknown.share == 0.0 && unknown.error > 0.7, "{unknown:?}");
+    }
+
+    #[test]
+    fn sleep_that_samples_miss_is_no_wait_for_a_disk() {
+        // 20 % of the time in disk waits, 60 % asleep, of which samples see a tenth.
+        let found = DiskWaitShare::estimate(0.8, 40.0, 12.0, 200.0);
+        assert!((found.share - 0.2).abs() < 1e-9 && (0.05..0.07).contains(&found.error), "{found:?}");
+    }
+
+    #[test]
+    fn the_intervals_contain_the_true_share_as_often_as_they_say() {
+        // A thread is blocked in 60 % of its time, some of it in uninterruptible waits, by a generator of its own.
+        let mut state = 7u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1u64 << 31) as f64
+        };
+        for share in [0.05, 0.3, 0.55] {
+            let mut covered = 0;
+            for _ in 0..2000 {
+                let (mut disk, mut sleep) = (0.0, 0.0);
+                for _ in 0..200 {
+                    let drawn = uniform();
+                    disk += f64::from(drawn < share);
+                    sleep += f64::from((share..0.6).contains(&drawn));
+                }
+                let found = DiskWaitShare::estimate(0.6, disk, sleep, 200.0);
+                covered += u32::from((found.share - share).abs() <= found.error);
+            }
+            assert!(covered >= 1860, "{covered} of 2000 at {share}");
+        }
+    }
+
+    #[test]
+    fn a_cause_is_decided_if_the_samples_are_enough() {
+        let of = |explained, explained_error| {
+            let named = DiskWaitShare { share: 0.1, error: 0.01 };
+            DiskWait { named, typical: None, explained, explained_error }.is_decided()
+        };
+        assert_eq!([of(0.9, 0.2), of(0.1, 0.1)], [true, true]);
+        assert_eq!([of(0.4, 0.2), of(0.6, 0.7)], [false, false]);
+    }
+}
