@@ -1,0 +1,133 @@
+//! How much more CPU time real programs take under each preset of rpd-collect.
+//!
+//! ```text
+//! ci/bench presets [--rounds N] [--only TEXT] [--minutes N] [--results FILE]
+//! ```
+//!
+//! A stencil in C with MPI, and a training loop of torch with DistributedDataParallel over gloo and loaders of data, two ranks
+//! each. In each round a program runs alone and under each preset, in an order that turns from round to round; the ratio is
+//! that of its own user and system time, which it measures itself, to that of the run alone. What the collectors take is
+//! beside it. The programs must print the same results.
+//!
+//! Each run is a line of FILE; a second call continues with what is missing.
+
+mod programs;
+mod runs;
+
+use clap::Parser;
+use programs::{MeasuredProgram, compile_stencil, python_with_torch};
+use rpd_tests::harness::mpi_missing;
+use rpd_tests::harness::repository;
+use rpd_tests::measure::{RatioInterval, exit_code, machine};
+use runs::{ProgramRun, RunResults};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// CPU time of real programs under each preset
+#[derive(Parser)]
+#[command(name = "ci/bench presets")]
+struct PresetArguments {
+    /// Rounds of each program [default: 20]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Programs and presets with this in their names
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Ends after so many minutes
+    #[arg(long, default_value_t = 18.0)]
+    minutes: f64,
+    /// Where runs are kept [default: target/bench-presets.jsonl]
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// Passed by cargo bench; without it, a short run
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Name of a run without rpd-collect.
+const ALONE: &str = "alone";
+/// How each program runs.
+const WAYS: [&str; 7] =
+    [ALONE, "default", "low-overhead", "hpc-mpi", "pytorch-training", "inference-server", "full"];
+/// Maximum upper end of the 95 % interval of the ratio.
+const MAX_RATIO: f64 = 1.01;
+
+fn main() -> ExitCode {
+    exit_code("presets", measure(&PresetArguments::parse()))
+}
+
+fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
+    if let Some(why) = mpi_missing() {
+        return Err(why.into());
+    }
+    let folder = tempfile::tempdir()?;
+    println!("{}", machine(folder.path()));
+    let rounds = arguments.rounds.unwrap_or(if arguments.bench { 20 } else { 1 });
+    let steps = |count: u32| if arguments.bench { count } else { count / 20 };
+    let mut programs = vec![MeasuredProgram::stencil(compile_stencil(folder.path())?, steps(2000))];
+    match python_with_torch() {
+        Some(python) => programs.push(MeasuredProgram::training(python, steps(400))),
+        None => println!("training: not measured: no Python here has torch"),
+    }
+    let path = arguments.results.clone();
+    let path = path.unwrap_or_else(|| repository().join("target/bench-presets.jsonl"));
+    let mut results = if arguments.bench { RunResults::open(&path) } else { RunResults::default() };
+    let until = Instant::now() + Duration::from_secs_f64(arguments.minutes * 60.0);
+    for round in 0..rounds {
+        for program in &programs {
+            for place in 0..WAYS.len() {
+                let way = WAYS[(place + round) % WAYS.len()];
+                let is_wanted = way == ALONE || format!("{} {way}", program.name).contains(&arguments.only);
+                if !is_wanted || results.has(program.name, way, round) {
+                    continue;
+                }
+                if Instant::now() > until {
+                    println!("not all rounds are measured; call it again to continue");
+                    return print(&results);
+                }
+                results.add(program.run(way, round, folder.path())?)?;
+            }
+        }
+    }
+    print(&results)
+}
+
+/// Prints the ratios of each program and preset. An error if the programs printed different results.
+fn print(results: &RunResults) -> Result<(), Box<dyn Error>> {
+    println!(
+        "\nprogram   preset            pairs  CPU time to that alone     upper end   collectors, of the program's"
+    );
+    let mut is_missed = false;
+    for program in results.programs() {
+        let of = |way: &str| -> Vec<&ProgramRun> { results.of(&program, way) };
+        let alone = of(ALONE);
+        if let Some(other) = results.of_program(&program).find(|run| run.result != alone[0].result) {
+            return Err(format!("{program} has other results under {}: {}", other.way, other.result).into());
+        }
+        for way in &WAYS[1..] {
+            let pairs: Vec<(&ProgramRun, &ProgramRun)> = of(way)
+                .into_iter()
+                .filter_map(|run| Some((run, *alone.iter().find(|alone| alone.round == run.round)?)))
+                .collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            let ratio = RatioInterval::of(pairs.iter().map(|(run, alone)| run.cpu_s / alone.cpu_s));
+            let beside = pairs.iter().map(|(run, alone)| (run.other_cpu_s - alone.other_cpu_s) / alone.cpu_s);
+            let beside = beside.sum::<f64>() / pairs.len() as f64;
+            let upper = ratio.mean + ratio.half_width;
+            is_missed |= upper >= MAX_RATIO;
+            let missed = if upper >= MAX_RATIO { "  MISSED" } else { "" };
+            println!(
+                "{program:<9} {way:<17} {:>5}  {ratio}  {:>+8.2} %  {:>+6.2} %{missed}",
+                pairs.len(),
+                100.0 * (upper - 1.0),
+                100.0 * beside
+            );
+        }
+    }
+    println!("aim: the upper end of each is below +1 %: {}", if is_missed { "MISSED" } else { "holds" });
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The programs that are measured, and how they run.
+
+use crate::ALONE;
+use crate::runs::ProgramRun;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use rpd_tests::harness::{Job, binary, mpirun, python, repository};
+use std::error::Error;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Ranks of a run.
+const RANKS: usize = 2;
+/// Longest run.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A program that prints its result and, in the last line, the CPU time of all of its processes, s.
+pub(crate) struct MeasuredProgram {
+    pub(crate) name: &'static str,
+    command: Vec<PathBuf>,
+}
+
+/// Compiles the stencil.
+pub(crate) fn compile_stencil(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let program = folder.join("halo");
+    let source = repository().join("tests/workloads/halo.c");
+    let outcome = Job::new("mpicc").arg("-O2").arg("-o").arg(&program).arg(source).run();
+    if outcome.code() == Some(0) { Ok(program) } else { Err(outcome.to_string().into()) }
+}
+
+/// Returns a Python that has torch.
+pub(crate) fn python_with_torch() -> Option<PathBuf> {
+    let has_torch =
+        |python: &PathBuf| Job::new(python).args(["-c", "import torch.distributed"]).run().code() == Some(0);
+    [python(), PathBuf::from("/usr/bin/python3")].into_iter().find(has_torch)
+}
+
+impl MeasuredProgram {
+    pub(crate) fn stencil(program: PathBuf, steps: u32) -> MeasuredProgram {
+        MeasuredProgram { name: "stencil", command: vec![program, steps.to_string().into()] }
+    }
+
+    pub(crate) fn training(python: PathBuf, steps: u32) -> MeasuredProgram {
+        let script = repository().join("tests/workloads/ddp.py");
+        MeasuredProgram { name: "training", command: vec![python, script, steps.to_string().into()] }
+    }
+
+    /// Runs it alone or under a preset.
+    pub(crate) fn run(&self, way: &str, round: usize, folder: &Path) -> Result<ProgramRun, Box<dyn Error>> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut job = mpirun(RANKS).limit(LIMIT).env("MASTER_ADDR", "127.0.0.1");
+        job = job.env("MASTER_PORT", port.to_string()).env("PYTHONWARNINGS", "ignore");
+        let output = folder.join("out");
+        if way != ALONE {
+            job = job.arg(binary("rpd-collect")).args(["--config", way, "-o"]).arg(&output).arg("--");
+        }
+        let before = children_cpu_s();
+        let outcome = job.args(&self.command).run();
+        let all_s = children_cpu_s() - before;
+        if output.exists() {
+            std::fs::remove_dir_all(&output)?;
+        }
+        if outcome.code() != Some(0) {
+            return Err(outcome.to_string().into());
+        }
+        let (result, cpu_s) = outcome.stdout.trim_end().rsplit_once('\n').unwrap_or_default();
+        let cpu_s: f64 = cpu_s.parse().map_err(|_| format!("{} printed {:?}", self.name, outcome.stdout))?;
+        let (program, way) = (self.name.to_owned(), way.to_owned());
+        Ok(ProgramRun { program, way, round, result: result.to_owned(), cpu_s, other_cpu_s: all_s - cpu_s })
+    }
+}
+
+/// CPU time of all processes that have ended below this one, s.
+fn children_cpu_s() -> f64 {
+    let seconds = |usage: nix::sys::resource::Usage| {
+        (usage.user_time() + usage.system_time()).num_microseconds() as f64 * 1e-6
+    };
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0.0, seconds)
+}

@@ -1,0 +1,75 @@
+# Trains a small network with DistributedDataParallel of torch over gloo: ddp.py STEPS. Ranks come from Open MPI, the address
+# from MASTER_ADDR and MASTER_PORT. Two worker processes of each rank load its data. Rank 0 prints the last loss, and the CPU
+# time of all ranks and workers, user and system, in seconds.
+import ctypes
+import os
+import resource
+import sys
+
+import torch
+import torch.distributed as distributed
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+roctx = ctypes.CDLL(None)
+steps = int(sys.argv[1])
+rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
+
+
+class Waves(Dataset):
+    """Made-up regression data."""
+
+    def __len__(self):
+        return steps * BATCH
+
+    def __getitem__(self, place):
+        generator = torch.Generator().manual_seed(place * size + rank)
+        sample = torch.randn(FEATURES, generator=generator)
+        return sample, sample.sin().sum(dim=0, keepdim=True)
+
+
+class Range:
+    """A range of roctx, if there is one."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        if hasattr(roctx, "roctxRangePushA"):
+            roctx.roctxRangePushA(self.name)
+
+    def __exit__(self, *unused):
+        if hasattr(roctx, "roctxRangePop"):
+            roctx.roctxRangePop()
+
+
+def cpu_seconds():
+    usages = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+BATCH, FEATURES = 32, 256
+torch.set_num_threads(1)
+torch.manual_seed(1)
+distributed.init_process_group("gloo", rank=rank, world_size=size)
+layers = torch.nn.Sequential(
+    torch.nn.Linear(FEATURES, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1)
+)
+model = DistributedDataParallel(layers)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loss = torch.zeros(1)
+for sample, target in DataLoader(Waves(), batch_size=BATCH, num_workers=2):
+    with Range(b"step"):
+        with Range(b"forward"):
+            loss = torch.nn.functional.mse_loss(model(sample), target)
+        with Range(b"backward"):
+            optimizer.zero_grad()
+            loss.backward()
+        with Range(b"optimizer"):
+            optimizer.step()
+spent = torch.tensor([cpu_seconds()], dtype=torch.float64)
+distributed.all_reduce(spent)
+if rank == 0:
+    print(loss.item().hex())
+    print(f"{spent.item():.6f}")
+distributed.destroy_process_group()
