@@ -69,6 +69,20 @@ impl SlurmCluster {
 
     /// The same with more lines for `slurm.conf`, in a file.
     pub fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<SlurmCluster> {
+        let settings = settings.map(|path| ("RPD_CLUSTER_SITE", path.display().to_string()));
+        SlurmCluster::with_variables(ahead, what, settings.into_iter().collect())
+    }
+
+    /// The same with a node of which all that it sends comes so much later.
+    pub fn with_slow_node(ahead: &[i64], what: &str, node: u32, delay_ms: f64) -> Option<SlurmCluster> {
+        SlurmCluster::with_variables(ahead, what, vec![("RPD_CLUSTER_DELAY", format!("{node}:{delay_ms}"))])
+    }
+
+    fn with_variables(
+        ahead: &[i64],
+        what: &str,
+        variables: Vec<(&'static str, String)>,
+    ) -> Option<SlurmCluster> {
         if let Some(why) = missing() {
             skip(what, &why);
             return None;
@@ -78,7 +92,7 @@ impl SlurmCluster {
         let folder = std::env::temp_dir().join(format!("rpd-cluster-{}-{number}", std::process::id()));
         let mut command = Command::new(script());
         command.arg("up").arg(&folder).args(ahead.iter().map(i64::to_string));
-        command.envs(settings.map(|path| ("RPD_CLUSTER_SITE", path)));
+        command.envs(variables);
         // A group of its own: it survives the death of the test and clears away what it made.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut leader = command.spawn().unwrap();

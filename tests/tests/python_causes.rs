@@ -37,18 +37,18 @@ fn report(arguments: &[&str], input: &Path) -> String {
 }
 
 /// The text of the first screen, of which long lines are not broken.
-fn screen(input: &Path) -> String {
+pub(crate) fn screen(input: &Path) -> String {
     report(&[], input).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn first_finding(input: &Path) -> Json {
+pub(crate) fn first_finding(input: &Path) -> Json {
     let found: Json = serde_json::from_str(&report(&["--format", "json"], input)).unwrap();
     assert_eq!(found["findings"][0]["subject"]["ranks"], json!([SLOW_RANK]), "{found}");
     found["findings"][0].clone()
 }
 
 /// Merges a run, and returns what reports name in each of its forms, which must be the same.
-fn finding_of_all_forms(run: &Path) -> Json {
+pub(crate) fn finding_of_all_forms(run: &Path) -> Json {
     let from_shards = first_finding(run);
     let database = run.join("trace.db");
     let merged = rpd_merge().arg("--json").arg("-o").arg(&database).arg(run).run().success();
@@ -98,7 +98,7 @@ fn the_planted_function_is_named_in_each_form_of_a_run() {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(!text.contains("Python functions are not recorded"), "{text}");
+        assert!(!text.contains("Python functions and garbage collection are not recorded"), "{text}");
     }
 }
 
@@ -118,7 +118,9 @@ fn without_samples_the_report_says_what_records_them() {
     assert_eq!(first_finding(&run)["cause"]["python"], Json::Null);
     let text = screen(&run);
     assert!(
-        text.contains("cause not known: Python functions are not recorded (rpd-collect --trace python)"),
+        text.contains(
+            "; Python functions and garbage collection are not recorded (rpd-collect --trace python)"
+        ),
         "{text}"
     );
 }

@@ -1,6 +1,6 @@
 //! Real programs with a known slow rank: what a merged database has of them, and what a report says.
 
-use rpd_tests::truth_real::{Answer, Proportions, Recorder, Recording, SCENARIOS, Truth};
+use rpd_tests::truth_real::{Answer, Culprit, Proportions, Recorder, Recording, SCENARIOS, Truth};
 use rpd_tests::truth_real::{check_database, judge, report_findings};
 
 /// So short that all of them take less than a minute.
@@ -14,7 +14,7 @@ fn real_programs_are_merged_as_they_logged_themselves_alone_under_mpi() {
     for scenario in &SCENARIOS {
         let recorded = recorder.record(scenario, &SHORT, 1, &folder.path().join(scenario.name));
         let checked = recorded.and_then(|recording| {
-            check_database(&recording.database, &recording.logs)?;
+            check_database(&recording)?;
             check_truth(&recording.truth)?;
             check_report(&recording)
         });
@@ -26,7 +26,9 @@ fn real_programs_are_merged_as_they_logged_themselves_alone_under_mpi() {
 /// The delays were planted, and cost the run most of their length; noise of the other ranks hides the rest.
 fn check_truth(truth: &Truth) -> Result<(), String> {
     let Truth { gain_ns, nominal_gain_ns, .. } = *truth;
-    let is_likely = gain_ns * 2 >= nominal_gain_ns && gain_ns <= nominal_gain_ns * 2;
+    // In a step, a message may have to wait for one that came back, and so on.
+    let most = if matches!(truth.culprit, Culprit::Network(_)) { 4 } else { 2 };
+    let is_likely = gain_ns * 2 >= nominal_gain_ns && gain_ns <= nominal_gain_ns * most;
     if is_likely { Ok(()) } else { Err(format!("a gain of {gain_ns} ns, planted {nominal_gain_ns} ns")) }
 }
 

@@ -16,7 +16,7 @@ use results::{Results, RunResult};
 use rpd_tests::harness::{built, repository};
 use rpd_tests::measure::machine;
 use rpd_tests::truth_real::{
-    Proportions, Recorder, SCENARIOS, Scenario, check_database, judge, report_findings,
+    CAUSE_SCENARIOS, Proportions, Recorder, SCENARIOS, Scenario, check_database, judge, report_findings,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,11 +73,15 @@ fn main() -> ExitCode {
 /// Makes the runs that are missing. False if time was too short, or a run failed.
 fn record(arguments: &Arguments, folder: &Path, results: &mut Results) -> bool {
     let began = Instant::now();
-    let Some(recorder) = Recorder::new(folder) else { return false };
     let is_selected = |scenario: &&Scenario| arguments.only.as_ref().is_none_or(|only| only == scenario.name);
+    let recorder = match SCENARIOS.iter().any(|scenario| is_selected(&scenario)) {
+        true => Recorder::new(folder),
+        false => Recorder::of_causes(folder, "programs with a known cause"),
+    };
+    let Some(recorder) = recorder else { return false };
     let mut is_complete = true;
     for seed in 1..=arguments.runs {
-        for scenario in SCENARIOS.iter().filter(is_selected) {
+        for scenario in SCENARIOS.iter().chain(&CAUSE_SCENARIOS).filter(is_selected) {
             if results.has(scenario.name, seed, built("rpd-report").is_some()) {
                 continue;
             }
@@ -114,9 +118,10 @@ fn run(
         fs::remove_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     }
     let Arguments { work_ms, excess, steps, noise, .. } = *arguments;
-    let proportions = Proportions { work_ms, excess, steps, noise };
+    let usual = Proportions { work_ms, excess, steps, noise };
+    let proportions = scenario.proportions().unwrap_or(usual);
     let recording = recorder.record(scenario, &proportions, seed, &place)?;
-    let difference = check_database(&recording.database, &recording.logs).err();
+    let difference = check_database(&recording).err();
     let report = report_findings(&recording.database).transpose()?;
     let judgement = report.map(|report| judge(&report, &recording.truth));
     if kept.is_none() {

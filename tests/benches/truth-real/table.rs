@@ -2,7 +2,7 @@
 
 use super::results::{Results, RunResult};
 use rpd_tests::measure::{ProportionInterval, median};
-use rpd_tests::truth_real::{Answer, SCENARIOS, Truth};
+use rpd_tests::truth_real::{Answer, CAUSE_SCENARIOS, SCENARIOS, Truth};
 
 /// A run in one line.
 pub(crate) fn line(run: &RunResult) -> String {
@@ -10,9 +10,12 @@ pub(crate) fn line(run: &RunResult) -> String {
     let seconds = |ns: &i64| *ns as f64 / 1e9;
     let judged =
         run.judgement.as_ref().map_or("not judged".to_owned(), |judged| format!("{:?}", judged.answer));
+    let error = run.judgement.as_ref().and_then(|judged| judged.gain_error).filter(|_| *gain_ns > 0);
+    let error = error.map(|error| error * *length_ns as f64 / *gain_ns as f64 * 100.0);
+    let error = error.map_or(String::new(), |error| format!(", reported gain {error:+.1} %"));
     let difference = run.difference.as_ref().map_or(String::new(), |text| format!("; DIFFERS: {text}"));
     format!(
-        "{scenario} {seed}: {:.2} s, gain {:.3} s (planted {:.3}), waits {:.2} s; {judged}{difference}",
+        "{scenario} {seed}: {:.2} s, gain {:.3} s (planted {:.3}), waits {:.2} s; {judged}{error}{difference}",
         seconds(length_ns),
         seconds(gain_ns),
         seconds(nominal_gain_ns),
@@ -36,7 +39,7 @@ pub(crate) fn print(results: &Results) {
         "gain off",
         "covered"
     );
-    for scenario in &SCENARIOS {
+    for scenario in SCENARIOS.iter().chain(&CAUSE_SCENARIOS) {
         let runs = results.runs.iter().filter(|run| run.truth.scenario == scenario.name).collect();
         print_row(&scenario.number.to_string(), scenario.name, runs);
     }

@@ -13,7 +13,7 @@ pub(crate) fn print(lines: &[AnswerLine]) {
         println!(
             "\n{treatment}: share of right answers with its 95 % interval, errors of the gain in % of the run"
         );
-        let columns = "   right  95 %        missed no-data unknown wrong alarm   range pattern error p50   p95  within";
+        let columns = "   right  95 %        missed no-data unknown wrong alarm cause   range pattern error p50   p95  within";
         println!("{:32}{columns}", "scenario");
         let mut by_scenario: BTreeMap<(u32, &str), Vec<&AnswerLine>> = BTreeMap::new();
         for line in &of {
@@ -48,12 +48,13 @@ fn print_row(name: &str, lines: &[&AnswerLine]) {
     let count = |verdict: AnswerVerdict| lines.iter().filter(|line| line.is(verdict)).count() as u64;
     let (right, all) = (count(AnswerVerdict::Right), lines.len() as u64);
     let (low, high) = wilson_interval(right, all);
-    let [missed, hidden, unknown, wrong, alarm] = [
+    let [missed, hidden, unknown, wrong, alarm, cause] = [
         AnswerVerdict::Missed,
         AnswerVerdict::RightlyUnknown,
         AnswerVerdict::Unknown,
         AnswerVerdict::WrongName,
         AnswerVerdict::FalseAlarm,
+        AnswerVerdict::WrongCause,
     ]
     .map(count);
     let share = |of: &dyn Fn(&AnswerLine) -> Option<bool>| {
@@ -68,7 +69,7 @@ fn print_row(name: &str, lines: &[&AnswerLine]) {
         errors.get(place).map_or("-".to_owned(), |error| format!("{:.2}", error * 100.0))
     };
     println!(
-        "{name:32}{:>8}  {low:.3}-{high:.3}  {missed:>5}{hidden:>8}{unknown:>8}{wrong:>6}{alarm:>6}{:>8}{:>8}{:>10}{:>6}{:>8}",
+        "{name:32}{:>8}  {low:.3}-{high:.3}  {missed:>5}{hidden:>8}{unknown:>8}{wrong:>6}{alarm:>6}{cause:>6}{:>8}{:>8}{:>10}{:>6}{:>8}",
         format!("{right}/{all}"),
         share(&|line| line.has_range),
         share(&|line| line.has_pattern),

@@ -14,6 +14,7 @@ mod call_recorder;
 mod clock_errors;
 mod collectives;
 mod conditions;
+mod gpu_clocks;
 mod gpu_recorder;
 mod mailbox;
 mod node_counters;
@@ -37,16 +38,18 @@ pub use call_recorder::{CallRecorder, CallRecording, DroppedCalls, LabelText, Mo
 pub use clock_errors::{ClockErrors, NodeClockError};
 pub use conditions::{Network, PlantedExcess, RunConditions};
 pub use operation::{Collective, CollectiveKind, Message, Operation, Peer, SendMode, Slot, WorkPiece};
-pub use program::{ModelCommunicator, Program, RankPart, StepPart};
+pub use program::{ModelCommunicator, Program, RankPart, SlowNode, StepPart};
 pub use python_samples::{PlantedSlowness, PythonProfile};
 pub use random_program::{RandomProgramSize, random_program};
 pub use recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder, Unrecorded,
 };
-pub use run_shards::{write_scenario, write_scenario_in_python, write_scenario_with_counters};
+pub use run_shards::{
+    write_scenario, write_scenario_in_python, write_scenario_with_counters, write_scenario_without_clocks,
+};
 pub use scenario::{CausePattern, ExpectedAnswer, NamedCause, PlantedCost, Scenario, ScenarioSize};
 pub use scenario_kind::{CLEAN_NOISE, CleanProgram, GpuFault, ScenarioKind};
 pub use simulation::{DeadlockError, RunDurations, simulate};
-pub use stated_answer::{StatedAnswer, StatedFinding};
+pub use stated_answer::{StatedAnswer, StatedFinding, StatedNetwork};
 pub use tally::{AnswerTally, wilson_interval};
 pub use trial::{AnswerVerdict, JudgedAnswer, RecordTreatment, judge, judge_shards};

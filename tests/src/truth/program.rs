@@ -42,6 +42,17 @@ impl ModelCommunicator {
     }
 }
 
+/// A node with a slow network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlowNode {
+    /// The node.
+    pub node: u32,
+    /// Time by which messages that it sends to other nodes come later, ns.
+    pub sent_ns: u64,
+    /// The same of messages that it receives, ns.
+    pub received_ns: u64,
+}
+
 /// A program: `MPI_Init`, start-up, steps, end, `MPI_Finalize`. Operations are written when a rank comes to them, so
 /// that a long program takes no memory.
 pub struct Program {
@@ -55,6 +66,8 @@ pub struct Program {
     pub communicators: Vec<ModelCommunicator>,
     /// Number of steps; 0 if the program has no ranges of steps.
     pub steps: u32,
+    /// A node whose messages take longer in runs with the planted excess.
+    pub slow_node: Option<SlowNode>,
     /// What each rank does before the first step.
     pub start: RankPart,
     /// What each rank does in a step.
@@ -76,6 +89,7 @@ impl Program {
             ranks_per_node: 2,
             communicators: vec![ModelCommunicator::world(ranks)],
             steps,
+            slow_node: None,
             start: Box::new(|_, _| {}),
             step: Box::new(step),
             end: Box::new(|_, _| {}),

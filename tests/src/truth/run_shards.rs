@@ -1,10 +1,12 @@
 use super::call_recorder::DroppedCalls;
 use super::conditions::PlantedExcess;
+use super::gpu_clocks::{add_gpu_clocks, gpu_extdata};
 use super::gpu_recorder::GpuRecorder;
 use super::node_counters::add_node_counters;
 use super::python_samples::{PythonProfile, add_python_samples};
 use super::row_recorder::{ColumnValue, RankRows, RecordedRow, RowRecorder};
 use super::scenario::Scenario;
+use super::scenario_kind::ScenarioKind;
 use crate::synthetic::{ObservedClocks, RUN_START, Run, SyntheticRun, process_record, run_identity};
 use rpd_shard::model::{Schema, TableId, Value, native, rocpd};
 use rpd_shard::record::{Loss, LossCause};
@@ -50,12 +52,22 @@ pub fn write_scenario_in_python(
     write_shards((scenario, &[]), MoreRows { python: Some(profile), ..MoreRows::default() }, folder)
 }
 
+/// As [`write_scenario`], without the clocks of GPUs.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_scenario_without_clocks(scenario: &Scenario, folder: &Path) -> io::Result<PathBuf> {
+    write_shards((scenario, &[]), MoreRows { lacks_clocks: true, ..MoreRows::default() }, folder)
+}
+
 /// Rows beside those of calls and ranges.
 #[derive(Clone, Copy, Default)]
 struct MoreRows<'a> {
     /// The rank of which the counters of the node differ, if nodes have some.
     subject: Option<u32>,
     python: Option<&'a PythonProfile>,
+    /// Whether the clocks of GPUs are not recorded.
+    lacks_clocks: bool,
 }
 
 fn write_shards(
@@ -68,7 +80,7 @@ fn write_shards(
     let folder = folder.join(&run.run_id);
     fs::create_dir_all(&folder)?;
     for (rank, rows) in (0u32..).zip(&ranks) {
-        let shard = shard(&run, (rank, rows), (more, length_ns)).map_err(io::Error::other)?;
+        let shard = shard(&run, (rank, rows), (scenario, more, length_ns)).map_err(io::Error::other)?;
         fs::write(folder.join(format!("rank-{rank:05}.rpdshard")), shard)?;
     }
     Ok(folder)
@@ -107,7 +119,7 @@ fn plan(scenario: &Scenario, length_ns: i64) -> Run {
 fn shard(
     run: &Run,
     (rank, rows): (u32, &RankRows),
-    (more, length_ns): (MoreRows<'_>, i64),
+    (scenario, more, length_ns): (&Scenario, MoreRows<'_>, i64),
 ) -> Result<Vec<u8>, WriteError> {
     let planned = &run.ranks[rank as usize];
     let mut shard = ShardWriter::new(Vec::new(), &run_identity(run, rank))?;
@@ -124,12 +136,18 @@ fn shard(
         &[Value::Int(1), Value::Int(1), Value::Int(1), Value::Int(pid)],
     )?;
     let clock = &run.nodes[planned.node].clock;
-    let kernels = describe_gpu(&mut shard, rows)?;
+    let kernels =
+        describe_gpu(&mut shard, rows, planned.processes.first().map_or(0, |process| process.local_rank))?;
     for row in &rows.rows {
         push(&mut shard, &kernels, row, |at_ns| clock.local(RUN_START + at_ns))?;
     }
     if let Some(subject) = more.subject {
         add_node_counters(&mut shard, run, rank, (subject, length_ns))?;
+    }
+    if let ScenarioKind::Gpu(fault) = scenario.kind
+        && !more.lacks_clocks
+    {
+        add_gpu_clocks(&mut shard, (run, rank, length_ns), (scenario, fault))?;
     }
     if let Some(profile) = more.python {
         let local = |at_ns| clock.local(RUN_START + at_ns);
@@ -162,6 +180,7 @@ const GPU_COLUMNS: [(&str, i64); 12] = [
 fn describe_gpu(
     shard: &mut ShardWriter<Vec<u8>>,
     rows: &RankRows,
+    local_rank: u32,
 ) -> Result<BTreeMap<String, i64>, WriteError> {
     let of_gpu = rows.rows.iter().filter(|row| row.table == rocpd::KERNEL_DISPATCH);
     let names: BTreeSet<&str> = of_gpu.map(|row| row.name.as_str()).collect();
@@ -169,11 +188,13 @@ fn describe_gpu(
     if names.is_empty() {
         return Ok(kernels);
     }
-    let agent: [(&str, Value<'_>); 4] = [
+    let extdata = gpu_extdata(local_rank);
+    let agent: [(&str, Value<'_>); 5] = [
         ("type", "GPU".into()),
         ("absolute_index", 0.into()),
         ("logical_index", 0.into()),
         ("type_index", 0.into()),
+        ("extdata", extdata.as_str().into()),
     ];
     push_values(shard, rocpd::INFO_AGENT, &agent)?;
     push_values(shard, rocpd::INFO_QUEUE, &[("name", "Queue 0".into())])?;
@@ -193,6 +214,16 @@ pub(super) fn push_values(
     table: TableId,
     columns: &[(&str, Value<'_>)],
 ) -> Result<i64, WriteError> {
+    push_values_of(shard, SOURCE, table, columns)
+}
+
+/// Adds a row of a source: its values by the names of their columns.
+pub(super) fn push_values_of(
+    shard: &mut ShardWriter<Vec<u8>>,
+    source: u32,
+    table: TableId,
+    columns: &[(&str, Value<'_>)],
+) -> Result<i64, WriteError> {
     let Some(described) = Schema::builtin().get(table) else { return Ok(0) };
     let mut values = vec![Value::Null; described.columns.len()];
     for (column, value) in columns {
@@ -200,7 +231,7 @@ pub(super) fn push_values(
             *place = *value;
         }
     }
-    shard.push(SOURCE, table, &values)
+    shard.push(source, table, &values)
 }
 
 /// Adds a row: its values by the names of their columns, so that it has those that this release knows.

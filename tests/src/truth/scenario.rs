@@ -70,6 +70,8 @@ pub enum NamedCause {
     Ranks(Vec<u32>),
     /// All ranks of a node.
     Node(u32),
+    /// The network of a node, and no rank.
+    Network(u32),
     /// The start-up.
     StartUp,
     /// Work that only this rank does: the gain is a limit.
@@ -105,19 +107,26 @@ pub struct ExpectedAnswer {
     pub pattern: CausePattern,
     /// Whether "cannot tell" is right as well.
     pub may_be_unknown: bool,
+    /// Why the work takes longer, as reports name it to machines; `None` if the records do not show it.
+    pub work_cause: Option<&'static str>,
 }
 
 impl ExpectedAnswer {
     /// Returns the answer that one rank is the cause in all steps.
     pub fn rank(rank: u32, range: &'static str) -> ExpectedAnswer {
         let cause = NamedCause::Ranks(vec![rank]);
-        ExpectedAnswer { cause, range: Some(range), pattern: CausePattern::Steady, may_be_unknown: false }
+        ExpectedAnswer {
+            cause,
+            range: Some(range),
+            pattern: CausePattern::Steady,
+            ..ExpectedAnswer::nobody()
+        }
     }
 
     /// Returns the answer that nothing is the cause.
     pub fn nobody() -> ExpectedAnswer {
         let (cause, pattern) = (NamedCause::Nobody, CausePattern::None);
-        ExpectedAnswer { cause, range: None, pattern, may_be_unknown: false }
+        ExpectedAnswer { cause, range: None, pattern, may_be_unknown: false, work_cause: None }
     }
 }
 

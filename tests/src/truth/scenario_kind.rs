@@ -43,6 +43,10 @@ pub enum ScenarioKind {
     Halves,
     /// 20: communicators of communicators, between groups, of some ranks.
     Nested,
+    /// 21: a node whose messages take longer.
+    SlowNetwork,
+    /// 22: a rank has more rows, each of which is a range.
+    MoreRows,
     /// 23: two slow ranks.
     TwoStragglers,
     /// 24: a rank that is slow for a while.
@@ -53,15 +57,19 @@ pub enum ScenarioKind {
     Clean(CleanProgram, u8),
 }
 
-/// What slows a GPU down. Of slow kernels, later issues tell the clock of the GPU from other causes.
+/// What slows a GPU down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GpuFault {
     /// Nothing.
     None,
     /// Its rank launches late.
     LateLaunch,
-    /// Its kernels take longer.
+    /// One of its kernels takes longer.
     SlowKernel,
+    /// All of its kernels take longer, and its shader clock is lower.
+    LowClock,
+    /// All of its kernels take longer, and its shader clock is that of the other GPUs.
+    SameClock,
     /// It has more kernels.
     MoreKernels,
     /// Its kernels of collectives end later than those of the others.
@@ -120,7 +128,7 @@ const QUARTERS: &[u32] = &[8, 12, 16];
 
 impl ScenarioKind {
     /// The scenarios with a planted cause.
-    pub const PLANTED: [ScenarioKind; 23] = [
+    pub const PLANTED: [ScenarioKind; 25] = [
         ScenarioKind::Chain,
         ScenarioKind::Displaced,
         ScenarioKind::Stencil,
@@ -142,15 +150,19 @@ impl ScenarioKind {
         ScenarioKind::Grid,
         ScenarioKind::Halves,
         ScenarioKind::Nested,
+        ScenarioKind::SlowNetwork,
+        ScenarioKind::MoreRows,
         ScenarioKind::TwoStragglers,
         ScenarioKind::Phase,
     ];
 
     /// The scenarios with GPUs, which are recorded in shards only.
-    pub const GPU: [ScenarioKind; 5] = [
+    pub const GPU: [ScenarioKind; 7] = [
         ScenarioKind::Gpu(GpuFault::None),
         ScenarioKind::Gpu(GpuFault::LateLaunch),
         ScenarioKind::Gpu(GpuFault::SlowKernel),
+        ScenarioKind::Gpu(GpuFault::LowClock),
+        ScenarioKind::Gpu(GpuFault::SameClock),
         ScenarioKind::Gpu(GpuFault::MoreKernels),
         ScenarioKind::Gpu(GpuFault::SlowLink),
     ];
@@ -181,6 +193,8 @@ impl ScenarioKind {
             ScenarioKind::Grid => 18,
             ScenarioKind::Halves => 19,
             ScenarioKind::Nested => 20,
+            ScenarioKind::SlowNetwork => 21,
+            ScenarioKind::MoreRows => 22,
             ScenarioKind::TwoStragglers => 23,
             ScenarioKind::Phase => 24,
             ScenarioKind::Gpu(_) => 25,
@@ -212,11 +226,15 @@ impl ScenarioKind {
             ScenarioKind::Grid => "grid",
             ScenarioKind::Halves => "halves",
             ScenarioKind::Nested => "nested",
+            ScenarioKind::SlowNetwork => "slow network",
+            ScenarioKind::MoreRows => "more rows",
             ScenarioKind::TwoStragglers => "two stragglers",
             ScenarioKind::Phase => "phase",
             ScenarioKind::Gpu(GpuFault::None) => "GPU without a fault",
             ScenarioKind::Gpu(GpuFault::LateLaunch) => "late launch",
             ScenarioKind::Gpu(GpuFault::SlowKernel) => "slow kernel",
+            ScenarioKind::Gpu(GpuFault::LowClock) => "GPU with a low clock",
+            ScenarioKind::Gpu(GpuFault::SameClock) => "slow GPU with an equal clock",
             ScenarioKind::Gpu(GpuFault::MoreKernels) => "more kernels",
             ScenarioKind::Gpu(GpuFault::SlowLink) => "slow RCCL link",
             ScenarioKind::Clean(program, percent) => {
@@ -230,7 +248,7 @@ impl ScenarioKind {
     pub(super) fn rank_counts(self) -> &'static [u32] {
         match self {
             ScenarioKind::Halves => EVEN_COUNTS,
-            ScenarioKind::SlowNode => WHOLE_NODES,
+            ScenarioKind::SlowNode | ScenarioKind::SlowNetwork => WHOLE_NODES,
             ScenarioKind::OnDemand | ScenarioKind::Alternating => MANY,
             ScenarioKind::Clean(CleanProgram::OnDemand, _) => MANY,
             ScenarioKind::Grid | ScenarioKind::Clean(CleanProgram::Grid, _) => GRIDS,
@@ -269,7 +287,8 @@ impl ScenarioKind {
         match self {
             ScenarioKind::Clean(..) | ScenarioKind::Gpu(GpuFault::None) => 0,
             // The second rank has half of it; a phase is half of the steps.
-            ScenarioKind::TwoStragglers | ScenarioKind::Phase => 10,
+            // Most of the programs wait for every second message only.
+            ScenarioKind::TwoStragglers | ScenarioKind::Phase | ScenarioKind::SlowNetwork => 10,
             _ => 5,
         }
     }

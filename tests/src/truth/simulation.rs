@@ -1,10 +1,10 @@
 //! Executes a modelled program: a discrete-event simulation with exact times.
 
 use super::collectives::OpenCollectives;
-use super::conditions::RunConditions;
+use super::conditions::{PlantedExcess, RunConditions};
 use super::mailbox::{Envelope, Mailbox, PostedReceive};
 use super::operation::{Collective, CollectiveKind, Message, Operation, Peer, SendMode, Slot};
-use super::program::Program;
+use super::program::{Program, SlowNode};
 use super::ranks::{BlockedCall, Rank, Request};
 use super::recorder::{
     CallOperation, CalledCollective, CalledMessage, MessageStatus, ModelCall, RunRecorder,
@@ -220,10 +220,34 @@ impl<R: RunRecorder> Simulation<'_, R> {
         group.get(usize::try_from(peer).ok()?).copied()
     }
 
-    fn latency(&self, one: u32, other: u32) -> i64 {
+    /// Returns the time that a message of one rank to another takes, ns.
+    fn latency(&self, from: u32, to: u32) -> i64 {
         let network = &self.conditions.network;
-        let is_near = self.program.node_of(one) == self.program.node_of(other);
-        (if is_near { network.near_latency_ns } else { network.far_latency_ns }) as i64
+        let [from, to] = [from, to].map(|rank| self.program.node_of(rank));
+        if from == to {
+            return network.near_latency_ns as i64;
+        }
+        let delay = self.slow_node().map_or(0, |slow| {
+            let of = |node: u32, ns: u64| if node == slow.node { ns } else { 0 };
+            of(from, slow.sent_ns) + of(to, slow.received_ns)
+        });
+        (network.far_latency_ns + delay) as i64
+    }
+
+    fn slow_node(&self) -> Option<SlowNode> {
+        self.program.slow_node.filter(|_| self.conditions.excess != PlantedExcess::None)
+    }
+
+    /// Returns the time of a collective of a communicator after the last member has entered, ns. Its members exchange
+    /// messages in both directions.
+    fn collective_ns(&self, communicator: u32) -> i64 {
+        let ranks = self.program.communicators[communicator as usize].groups.iter().flatten();
+        let nodes = || ranks.clone().map(|rank| self.program.node_of(*rank));
+        let delayed = self
+            .slow_node()
+            .filter(|slow| nodes().any(|node| node == slow.node) && nodes().any(|node| node != slow.node));
+        let delay = delayed.map_or(0, |slow| slow.sent_ns + slow.received_ns);
+        (self.conditions.network.collective_ns + delay) as i64
     }
 
     /// Adds the request of an operation to the call, or to the slot that a later call completes.
@@ -315,7 +339,10 @@ impl<R: RunRecorder> Simulation<'_, R> {
         let done = match request {
             None => posted.at_ns.max(arrival_ns + carried),
             // The receiver asks for the message, which then comes.
-            Some(_) => posted.at_ns.max(arrival_ns) + 2 * self.latency(sender, destination) + carried,
+            Some(_) => {
+                let there_and_back = self.latency(destination, sender) + self.latency(sender, destination);
+                posted.at_ns.max(arrival_ns) + there_and_back + carried
+            }
         };
         if let Some(request) = request {
             self.complete(sender, request, done, posted.at_ns, None);
@@ -336,7 +363,7 @@ impl<R: RunRecorder> Simulation<'_, R> {
         let Some((group, place)) = self.places.get(&(communicator, rank)).copied() else { return };
         let members = &self.program.communicators[communicator as usize];
         let place = place + if group > 0 { members.groups[0].len() as u32 } else { 0 };
-        let cost = self.conditions.network.collective_ns as i64;
+        let cost = self.collective_ns(communicator);
         let key = (communicator, number);
         let arrival = (rank, request, call.enter_ns);
         let done = self.collectives.arrive(key, (kind.waits(), root), members.size(), place, arrival, cost);

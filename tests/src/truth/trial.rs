@@ -89,17 +89,20 @@ pub enum AnswerVerdict {
     WrongName,
     /// A rank is named where nobody is the cause.
     FalseAlarm,
+    /// A finding states as certain why the work takes longer, and that is wrong.
+    WrongCause,
 }
 
 impl AnswerVerdict {
     /// All.
-    pub const ALL: [AnswerVerdict; 6] = [
+    pub const ALL: [AnswerVerdict; 7] = [
         AnswerVerdict::Right,
         AnswerVerdict::Missed,
         AnswerVerdict::RightlyUnknown,
         AnswerVerdict::Unknown,
         AnswerVerdict::WrongName,
         AnswerVerdict::FalseAlarm,
+        AnswerVerdict::WrongCause,
     ];
 
     /// Returns its name.
@@ -111,6 +114,7 @@ impl AnswerVerdict {
             AnswerVerdict::Unknown => "cannot tell",
             AnswerVerdict::WrongName => "wrong name",
             AnswerVerdict::FalseAlarm => "false alarm",
+            AnswerVerdict::WrongCause => "wrong cause",
         }
     }
 }
@@ -172,15 +176,37 @@ pub fn judge_shards(scenario: &Scenario, treatment: RecordTreatment) -> Result<J
     let folder = tempfile::tempdir()?;
     let run = write_scenario(scenario, &treatment.recording(scenario).dropped, folder.path())?;
     let report = report_findings(&run).ok_or("rpd-report is not built")??;
-    Ok(compare(scenario, treatment, StatedAnswer::of_report(&report, &scenario.program)))
+    let answer = compare(scenario, treatment, StatedAnswer::of_report(&report, &scenario.program));
+    let verdict = judge_work_cause(scenario.expected.work_cause, &answer);
+    Ok(JudgedAnswer { verdict, ..answer })
+}
+
+/// Returns the verdict on an answer with the causes that its findings state. One that was not planted is wrong, and the
+/// planted one must be stated with a right answer.
+fn judge_work_cause(planted: Option<&str>, answer: &JudgedAnswer) -> AnswerVerdict {
+    let findings = &answer.stated.findings;
+    let is_wrong =
+        |finding: &StatedFinding| finding.work_cause.is_some() && finding.work_cause.as_deref() != planted;
+    let is_stated = || findings.first().is_some_and(|first| first.work_cause.as_deref() == planted);
+    match answer.verdict {
+        verdict @ (AnswerVerdict::WrongName | AnswerVerdict::FalseAlarm) => verdict,
+        _ if findings.iter().any(is_wrong) => AnswerVerdict::WrongCause,
+        AnswerVerdict::Right if planted.is_some() && !is_stated() => AnswerVerdict::Missed,
+        verdict => verdict,
+    }
 }
 
 fn compare(scenario: &Scenario, treatment: RecordTreatment, stated: StatedAnswer) -> JudgedAnswer {
     let cost = scenario.cost();
     let expected = &scenario.expected;
     let finding = stated.findings.first();
-    let may_be_unknown = expected.may_be_unknown || treatment == RecordTreatment::DroppedCalls;
+    // Wrong clocks hide how long messages take.
+    let may_be_unknown = expected.may_be_unknown
+        || treatment == RecordTreatment::DroppedCalls
+        || treatment == RecordTreatment::WrongClocks && matches!(expected.cause, NamedCause::Network(_));
     let verdict = match (&expected.cause, finding) {
+        (NamedCause::Network(node), _) if stated.network.is_some() => judge_network(*node, &stated),
+        (_, _) if stated.network.is_some() => AnswerVerdict::FalseAlarm,
         (_, None) if stated.is_unknown => match may_be_unknown {
             true => AnswerVerdict::RightlyUnknown,
             false => AnswerVerdict::Unknown,
@@ -191,8 +217,11 @@ fn compare(scenario: &Scenario, treatment: RecordTreatment, stated: StatedAnswer
             let error = (of_start_up - cost.gain_ns).unsigned_abs() as f64 / cost.length_ns.max(1) as f64;
             if error <= MAX_START_UP_ERROR { AnswerVerdict::Right } else { AnswerVerdict::Missed }
         }
+        (NamedCause::Network(_), None) if may_be_unknown => AnswerVerdict::RightlyUnknown,
         (_, None) => AnswerVerdict::Missed,
-        (NamedCause::Nobody | NamedCause::StartUp, Some(_)) => AnswerVerdict::FalseAlarm,
+        (NamedCause::Nobody | NamedCause::StartUp | NamedCause::Network(_), Some(_)) => {
+            AnswerVerdict::FalseAlarm
+        }
         (cause, Some(_)) => judge_subjects(scenario, cause, &stated.findings),
     };
     let verdict = match (&expected.cause, finding) {
@@ -206,6 +235,7 @@ fn compare(scenario: &Scenario, treatment: RecordTreatment, stated: StatedAnswer
     let is_known = verdict == AnswerVerdict::Right;
     let gain = match expected.cause {
         NamedCause::StartUp => Some(stated.gain_of_start_up),
+        NamedCause::Network(_) => stated.network.as_ref().map(|network| network.gain),
         // The gain of each finding is what remains when those before it are gone.
         _ => finding
             .map(|_| stated.findings.iter().map(|finding| finding.gain).fold(WhatIfGain::default(), both)),
@@ -224,6 +254,17 @@ fn both(one: WhatIfGain, other: WhatIfGain) -> WhatIfGain {
     WhatIfGain { ns: one.ns + other.ns, error_bound_ns: one.error_bound_ns + other.error_bound_ns }
 }
 
+fn judge_network(node: u32, stated: &StatedAnswer) -> AnswerVerdict {
+    let network = stated.network.as_ref();
+    let is_it = network.is_some_and(|network| network.nodes == [node]);
+    let is_first = network.is_some_and(|network| network.is_first);
+    match (is_it && stated.findings.is_empty(), is_first) {
+        (false, _) => AnswerVerdict::WrongName,
+        (true, false) => AnswerVerdict::Missed,
+        (true, true) => AnswerVerdict::Right,
+    }
+}
+
 fn judge_subjects(scenario: &Scenario, cause: &NamedCause, findings: &[StatedFinding]) -> AnswerVerdict {
     let planted: Vec<u32> = match cause {
         NamedCause::Ranks(ranks) => ranks.clone(),
@@ -232,7 +273,7 @@ fn judge_subjects(scenario: &Scenario, cause: &NamedCause, findings: &[StatedFin
             let of_node = |rank: &u32| scenario.program.node_of(*rank) == *node;
             (0..scenario.program.ranks).filter(of_node).collect()
         }
-        NamedCause::Nobody | NamedCause::StartUp => Vec::new(),
+        NamedCause::Nobody | NamedCause::StartUp | NamedCause::Network(_) => Vec::new(),
     };
     let named: Vec<u32> = findings.iter().flat_map(|finding| &finding.ranks).copied().collect();
     if named.iter().any(|rank| !planted.contains(rank)) {

@@ -18,7 +18,7 @@ const NAMING: [&str; 5] = ["straggler", "node", "serial", "phase", "periodic"];
 pub enum Answer {
     /// It does, or rightly names none.
     Right,
-    /// It names the right rank with another range, steps or bound.
+    /// It names the right rank with another range, steps, bound or cause.
     WrongDetail,
     /// It names another rank or node.
     WrongName,
@@ -44,6 +44,7 @@ pub fn judge(report: &ReportFindings, truth: &Truth) -> Judgement {
     let answer = answer(report, truth);
     let gain = match truth.culprit {
         Culprit::StartUp => report.gain_of_start_up.as_ref(),
+        Culprit::Network(_) => report.network.as_ref().and_then(|network| network.gain.as_ref()),
         _ => named(report).next().and_then(|finding| finding.gain.as_ref()),
     };
     let gain = gain.filter(|_| answer == Answer::Right);
@@ -69,8 +70,23 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
     if report.verdict == "cannot_tell" {
         return Answer::CannotTell;
     }
+    if let Some(absent) = &truth.absent_cause {
+        let is_absent = |finding: &Finding| {
+            finding.cause.as_ref().is_none_or(|cause| cause.kind.as_ref() != Some(absent))
+        };
+        return if named(report).all(is_absent) { Answer::Right } else { Answer::WrongName };
+    }
     let mut named = named(report);
     let first = named.next();
+    let network = report.network.as_ref().filter(|network| network.gain.is_some());
+    if let (Culprit::Network(node), Some(network)) = (truth.culprit, network) {
+        let is_it = truth.node(node).is_some_and(|node| network.hosts == [node.host.as_str()]);
+        let is_first = report.findings.first().is_some_and(|first| first.kind == "network");
+        return if is_it && first.is_none() { right_if(is_first) } else { Answer::WrongName };
+    }
+    if network.is_some() {
+        return Answer::WrongName;
+    }
     match (truth.culprit, first) {
         (Culprit::Nobody | Culprit::Turns, None) => without_name(report, truth),
         (Culprit::StartUp, None) => {
@@ -78,12 +94,14 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
             if is_reported { Answer::Right } else { Answer::Missed }
         }
         (_, None) => Answer::Missed,
-        (Culprit::Nobody | Culprit::Turns | Culprit::StartUp, Some(_)) => Answer::WrongName,
+        (Culprit::Nobody | Culprit::Turns | Culprit::StartUp | Culprit::Network(_), Some(_)) => {
+            Answer::WrongName
+        }
         (Culprit::Rank(rank), Some(first)) => {
             if first.subject.ranks != [rank] || named.any(|other| other.subject.ranks != [rank]) {
                 return Answer::WrongName;
             }
-            right_if(has_label(first, truth) && has_phase(first, truth))
+            right_if(has_label(first, truth) && has_phase(first, truth) && has_cause(first, truth))
         }
         (Culprit::AtMost(rank), Some(first)) => {
             if first.subject.ranks != [rank] {
@@ -127,6 +145,15 @@ fn has_label(finding: &Finding, truth: &Truth) -> bool {
     finding.label.as_ref().is_some_and(|label| label.name.as_deref() == Some(&truth.label))
 }
 
+/// Whether it names the planted cause with certainty, and no cause where none is planted.
+fn has_cause(finding: &Finding, truth: &Truth) -> bool {
+    let named = finding.cause.as_ref().filter(|cause| cause.kind.is_some());
+    match &truth.cause {
+        Some(planted) => named.is_some_and(|cause| cause.is_certain && cause.kind.as_ref() == Some(planted)),
+        None => named.is_none(),
+    }
+}
+
 fn has_phase(finding: &Finding, truth: &Truth) -> bool {
     let Some((first, last)) = truth.phase else { return true };
     let near =
@@ -149,6 +176,8 @@ mod tests {
             steps: 40,
             culprit,
             label: "work".to_owned(),
+            cause: None,
+            absent_cause: None,
             phase: None,
             length_ns: 1_000,
             gain_ns: 100,
@@ -218,6 +247,30 @@ mod tests {
     }
 
     #[test]
+    fn the_planted_cause_must_be_named_with_certainty() {
+        let with = |cause: &str| RANK_1.replacen('{', &format!("{{\"cause\":{cause},"), 1);
+        let answer = |planted: Option<&str>, cause: &str| {
+            let truth = Truth { cause: planted.map(str::to_owned), ..truth(Culprit::Rank(1)) };
+            judge(&report("slow", &[&with(cause)]), &truth).answer
+        };
+        let certain = r#"{"kind":"disk_wait","is_certain":true}"#;
+        assert_eq!(answer(Some("disk_wait"), certain), Answer::Right);
+        assert_eq!(answer(Some("cpu_wait"), certain), Answer::WrongDetail);
+        assert_eq!(answer(None, certain), Answer::WrongDetail);
+        assert_eq!(answer(Some("disk_wait"), &certain.replace("true", "false")), Answer::WrongDetail);
+        let none = r#"{"kind":null,"is_certain":false}"#;
+        let absent = |cause: &str| {
+            let truth = Truth { absent_cause: Some("disk_wait".to_owned()), ..truth(Culprit::Nobody) };
+            judge(&report("slow", &[&with(cause)]), &truth).answer
+        };
+        assert_eq!([absent(none), absent(certain)], [Answer::Right, Answer::WrongName]);
+        assert_eq!(
+            [answer(None, none), answer(Some("disk_wait"), none)],
+            [Answer::Right, Answer::WrongDetail]
+        );
+    }
+
+    #[test]
     fn silence_is_right_only_where_nothing_is_planted() {
         assert_eq!(answer_of(Culprit::Rank(1), "balanced", &[]), Answer::Missed);
         assert_eq!(answer_of(Culprit::Rank(1), "cannot_tell", &[]), Answer::CannotTell);
@@ -239,6 +292,27 @@ mod tests {
         );
         assert_eq!(answer_of(Culprit::Node(0), "slow", &[NODE_1]), Answer::WrongName);
         assert_eq!(answer_of(Culprit::Node(1), "slow", &[RANK_1]), Answer::WrongName);
+    }
+
+    #[test]
+    fn a_slow_network_is_named_by_the_host_of_its_node_and_nothing_else_is() {
+        let with_network = |host: &str, findings: &[&str]| {
+            let gain = r#"{"ns":100,"low_ns":90,"high_ns":110,"share":0.1,"bound":"estimate"}"#;
+            let network = format!(r#"{{"hosts":["{host}"],"ratio":3.0,"gain":{gain}}}"#);
+            let network = Some(serde_json::from_str(&network).unwrap());
+            ReportFindings { network, ..report("slow", findings) }
+        };
+        const FIRST: &str = r#"{"kind":"network","subject":{"hosts":["n1"]}}"#;
+        let answer = |culprit, report: &ReportFindings| judge(report, &truth(culprit)).answer;
+        let found = judge(&with_network("n1", &[FIRST]), &truth(Culprit::Network(1)));
+        let right = Judgement { answer: Answer::Right, gain_error: Some(0.0), is_covered: Some(true) };
+        assert_eq!(found, right);
+        assert_eq!(answer(Culprit::Network(0), &with_network("n1", &[FIRST])), Answer::WrongName);
+        assert_eq!(answer(Culprit::Network(1), &with_network("n1", &[])), Answer::WrongDetail);
+        assert_eq!(answer(Culprit::Network(1), &with_network("n1", &[FIRST, RANK_1])), Answer::WrongName);
+        assert_eq!(answer(Culprit::Rank(1), &with_network("n1", &[RANK_1])), Answer::WrongName);
+        assert_eq!(answer(Culprit::Nobody, &with_network("n1", &[FIRST])), Answer::WrongName);
+        assert_eq!(answer_of(Culprit::Network(1), "balanced", &[]), Answer::Missed);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod recorder;
 mod replay;
 mod report;
 mod scenarios;
+mod slow_disk;
 mod truth;
 
 pub use checks::check_database;
@@ -18,6 +19,7 @@ pub use judgement::{Answer, Judgement, judge};
 pub use logs::{LoggedCall, LoggedRange, RankLog};
 pub use recorder::{Recorder, Recording};
 pub use replay::{Replay, ReplayedJob};
-pub use report::{Finding, Gain, ReportFindings, report_findings};
-pub use scenarios::{Culprit, Proportions, SCENARIOS, Scenario};
+pub use report::{Finding, Gain, LongerWorkCause, ReportFindings, SlowNetwork, report_findings};
+pub use scenarios::{CAUSE_SCENARIOS, Culprit, PlantedCause, Proportions, SCENARIOS, Scenario};
+pub use slow_disk::SlowDisk;
 pub use truth::{NodeName, Truth};

@@ -19,8 +19,21 @@ pub struct ReportFindings {
     /// Why no rank is named.
     #[serde(default)]
     pub reasons: Vec<String>,
+    /// Messages that take longer with a node.
+    pub network: Option<SlowNetwork>,
     /// What the run would gain by equal work before its first step.
     pub gain_of_start_up: Option<Gain>,
+}
+
+/// Messages that take longer than others.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct SlowNetwork {
+    /// The node, or the two nodes between which they do.
+    pub hosts: Vec<String>,
+    /// Their time divided by that of the others.
+    pub ratio: f64,
+    /// What the run would gain without it; `None`, if it is not known whether they take longer.
+    pub gain: Option<Gain>,
 }
 
 /// One finding.
@@ -37,6 +50,18 @@ pub struct Finding {
     pub when: Option<SlowSteps>,
     /// What the run would gain without it.
     pub gain: Option<Gain>,
+    /// Why the work takes longer.
+    pub cause: Option<LongerWorkCause>,
+}
+
+/// Why work takes longer.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct LongerWorkCause {
+    /// The cause that is named.
+    pub kind: Option<String>,
+    /// Whether it explains nearly all of the longer work.
+    #[serde(default)]
+    pub is_certain: bool,
 }
 
 /// Ranks and hosts of a finding.

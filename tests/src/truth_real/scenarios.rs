@@ -10,6 +10,8 @@ pub enum Culprit {
     Rank(u32),
     /// All ranks of a node.
     Node(u32),
+    /// The network of a node, and no rank.
+    Network(u32),
     /// Two ranks, the first with twice the excess of the second.
     TwoRanks(u32, u32),
     /// Each rank in turn, so none.
@@ -20,6 +22,29 @@ pub enum Culprit {
     StartUp,
     /// A rank with work that no other rank does: the gain has an upper bound only.
     AtMost(u32),
+}
+
+/// Why a rank is slow in a program whose ranks have a core each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlantedCause {
+    /// Another process computes on its core.
+    SharedCore,
+    /// Its reads are slow.
+    SlowReads,
+    /// Python searches many objects for garbage.
+    Garbage,
+}
+
+impl PlantedCause {
+    /// Returns the key by which a report names it.
+    pub fn key(self) -> &'static str {
+        match self {
+            PlantedCause::SharedCore => "cpu_wait",
+            PlantedCause::SlowReads => "disk_wait",
+            PlantedCause::Garbage => "garbage_collection",
+        }
+    }
 }
 
 /// A program, the ranks that are slow in it, and the answer.
@@ -43,12 +68,26 @@ pub struct Scenario {
     pub label: &'static str,
     /// Work between posting and completing messages, as a share of the work.
     pub inner: f64,
+    /// Why a rank is slow, or would be; `None` if it sleeps.
+    pub cause: Option<PlantedCause>,
 }
 
 impl Scenario {
     /// Nodes of the job.
     pub fn nodes(&self) -> u32 {
         self.ranks / 2
+    }
+
+    /// Returns the length of a run with a cause: at least 6 s, because a collector samples threads from the first second on,
+    /// and a cause must be known for most of the steps. How long a step is follows from the machine. `None` without a cause.
+    pub fn proportions(&self) -> Option<Proportions> {
+        let is_slow = self.culprit != Culprit::Nobody;
+        let steps = match self.cause? {
+            PlantedCause::SlowReads if is_slow => 60,
+            PlantedCause::SharedCore | PlantedCause::SlowReads => 200,
+            PlantedCause::Garbage => 100,
+        };
+        Some(Proportions { work_ms: 50.0, excess: 0.0, steps, noise: 0.0 })
     }
 
     /// The node of a rank, as `mpirun --map-by node` places it.
@@ -87,7 +126,17 @@ const fn slow_rank(name: &'static str, number: u32, program: &'static str, rank:
         culprit: Culprit::Rank(rank),
         label: "work",
         inner: 0.0,
+        cause: None,
     }
+}
+
+/// Two ranks, which have a core each on this node, work without sleep.
+const fn slow_by(name: &'static str, number: u32, program: &'static str, cause: PlantedCause) -> Scenario {
+    Scenario { ranks: 2, cause: Some(cause), ..slow_rank(name, number, program, 1) }
+}
+
+const fn clean_by(name: &'static str, program: &'static str, cause: PlantedCause) -> Scenario {
+    Scenario { plan: "none", culprit: Culprit::Nobody, ..slow_by(name, 27, program, cause) }
 }
 
 const fn clean(name: &'static str, program: &'static str) -> Scenario {
@@ -95,7 +144,7 @@ const fn clean(name: &'static str, program: &'static str) -> Scenario {
 }
 
 /// All of them, in the order of the table.
-pub const SCENARIOS: [Scenario; 29] = [
+pub const SCENARIOS: [Scenario; 30] = [
     Scenario { label: "setup", ..slow_rank("chain", 1, "chain", 1) },
     Scenario { label: "setup", ..slow_rank("displaced", 2, "displaced", 1) },
     Scenario { label: "update", ..slow_rank("stencil", 3, "stencil", 2) },
@@ -127,6 +176,14 @@ pub const SCENARIOS: [Scenario; 29] = [
     Scenario { ranks: 6, ..slow_rank("grid", 18, "grid", 4) },
     Scenario { ranks: 6, ..slow_rank("halves", 19, "halves", 4) },
     Scenario { ranks: 6, ..slow_rank("nested", 20, "nested", 1) },
+    // The plan plants nothing: what the node sends comes later by the excess.
+    Scenario {
+        number: 21,
+        ranks: 6,
+        culprit: Culprit::Network(1),
+        guilty: 1,
+        ..clean("slow-network", "sendrecv")
+    },
     Scenario { plan: "two", culprit: Culprit::TwoRanks(1, 2), ..slow_rank("two", 23, "allreduce", 1) },
     Scenario { plan: "phase", ..slow_rank("phase", 24, "allreduce", 2) },
     clean("clean-allreduce", "allreduce"),
@@ -137,14 +194,25 @@ pub const SCENARIOS: [Scenario; 29] = [
     clean("clean-pipeline", "pipeline"),
 ];
 
+/// Those in which a report has to name why a rank is slow, in the order of the table.
+pub const CAUSE_SCENARIOS: [Scenario; 6] = [
+    slow_by("shared-core", 13, "core", PlantedCause::SharedCore),
+    slow_by("slow-reads", 14, "reads", PlantedCause::SlowReads),
+    slow_by("garbage", 15, "garbage", PlantedCause::Garbage),
+    clean_by("clean-core", "core", PlantedCause::SharedCore),
+    clean_by("clean-reads", "reads", PlantedCause::SlowReads),
+    clean_by("clean-python", "garbage", PlantedCause::Garbage),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_are_unique_and_slow_ranks_exist() {
-        for (at, scenario) in SCENARIOS.iter().enumerate() {
-            assert!(SCENARIOS[..at].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+        let all = || SCENARIOS.iter().chain(&CAUSE_SCENARIOS);
+        for (at, scenario) in all().enumerate() {
+            assert!(all().take(at).all(|other| other.name != scenario.name), "{}", scenario.name);
             assert!(
                 scenario.guilty < scenario.ranks && scenario.ranks.is_multiple_of(2),
                 "{}",

@@ -24,6 +24,13 @@ pub struct Truth {
     pub culprit: Culprit,
     /// Range of the excess.
     pub label: String,
+    /// Key of the cause that has to be named, if any has.
+    #[serde(default)]
+    pub cause: Option<String>,
+    /// Key of a cause that must not be named, where it is not planted. The machine itself can then make a rank longer, as
+    /// work is not slept.
+    #[serde(default)]
+    pub absent_cause: Option<String>,
     /// First and last slow step, if only some are slow.
     pub phase: Option<(u32, u32)>,
     /// Length of the run, from the first begin of a rank to the last end.
@@ -39,7 +46,7 @@ pub struct Truth {
     pub at_most_ns: Option<i64>,
     /// Longest minus shortest time before the first step.
     pub start_up_ns: Option<i64>,
-    /// Steps times excess, as planted.
+    /// Steps times excess, as planted. Where a cause makes a rank slow, its delays as it measured them.
     pub nominal_gain_ns: i64,
     /// Sum of the planted delays, by rank.
     pub planted_by_rank_ns: Vec<i64>,
@@ -90,7 +97,8 @@ impl Truth {
             }
             Culprit::Node(node) => gain_without(&|rank| scenario.node_of(rank) == node)?,
             Culprit::Turns => gain_of_all_ns,
-            Culprit::Nobody => 0,
+            // The length of a run without the delay says it.
+            Culprit::Nobody | Culprit::Network(_) => 0,
             Culprit::StartUp => loads.max - loads.median,
         };
         let nodes = (0..scenario.nodes()).map(|node| {
@@ -106,7 +114,9 @@ impl Truth {
         }
         let slow_steps = steps_with_delays(logs);
         let is_phase = slow_steps.is_some_and(|(_, last)| last + 1 < proportions.steps)
+            && scenario.cause.is_none()
             && scenario.culprit != Culprit::Nobody;
+        let planted = scenario.cause.filter(|_| scenario.culprit != Culprit::Nobody);
         Ok(Truth {
             scenario: scenario.name.to_owned(),
             number: scenario.number,
@@ -116,6 +126,8 @@ impl Truth {
             steps: proportions.steps,
             culprit: scenario.culprit,
             label: scenario.label.to_owned(),
+            cause: planted.map(|cause| cause.key().to_owned()),
+            absent_cause: scenario.cause.filter(|_| planted.is_none()).map(|cause| cause.key().to_owned()),
             phase: slow_steps.filter(|_| is_phase),
             length_ns: whole.length_ns,
             gain_ns,
@@ -126,7 +138,10 @@ impl Truth {
                 _ => None,
             },
             start_up_ns: (scenario.culprit == Culprit::StartUp).then_some(loads.max - loads.min),
-            nominal_gain_ns: nominal_gain_ns(scenario, proportions),
+            nominal_gain_ns: match scenario.cause {
+                None => nominal_gain_ns(scenario, proportions),
+                Some(_) => logs.iter().map(RankLog::planted_ns).sum(),
+            },
             planted_by_rank_ns: logs.iter().map(RankLog::planted_ns).collect(),
             waits_ns: whole.waits_ns,
             init_waits_ns: whole.init_waits_ns,

@@ -14,7 +14,7 @@ fn gain_by_formula(scenario: &Scenario) -> Option<i64> {
     let size = &scenario.size;
     let (steps, excess) = (i64::from(size.steps), size.excess_ns as i64);
     match scenario.kind {
-        ScenarioKind::OnDemand | ScenarioKind::StartUp => None,
+        ScenarioKind::OnDemand | ScenarioKind::StartUp | ScenarioKind::SlowNetwork => None,
         ScenarioKind::SlowMaster => Some(steps * (size.work_ns as i64 * 3 / 10 + excess)),
         ScenarioKind::Phase => Some(steps / 2 * excess),
         _ => Some(steps * excess),
@@ -46,6 +46,7 @@ fn without_noise_all_others_wait_for_the_excess() {
                 | ScenarioKind::OnDemand
                 | ScenarioKind::SlowMaster
                 | ScenarioKind::StartUp
+                | ScenarioKind::SlowNetwork
                 | ScenarioKind::SlowNode
                 | ScenarioKind::TwoStragglers
         )
@@ -57,6 +58,15 @@ fn without_noise_all_others_wait_for_the_excess() {
         let found = scenario.cost().waiting_ns;
         assert!((found - expected).abs() * 100 < expected, "{}: {found} and not {expected}", kind.name());
     }
+}
+
+#[test]
+fn a_slow_network_costs_one_message_a_step_and_two_a_reduction() {
+    let scenario = exact(ScenarioKind::SlowNetwork);
+    let (steps, delay) = (i64::from(scenario.size.steps), scenario.size.excess_ns as i64);
+    let gain = scenario.cost().gain_ns;
+    let most = steps * delay + steps / 10 * 2 * delay;
+    assert!((steps * delay..=most + MS / 10).contains(&gain), "{gain} of a delay of {delay}");
 }
 
 #[test]

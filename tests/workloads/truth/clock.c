@@ -106,6 +106,19 @@ void work(const char *label, int64_t ns, int64_t delay_ns)
     log_range(label, step_now, begin, end, planted);
 }
 
+int64_t begin_work(const char *label)
+{
+    int64_t begin = now();
+    push(label);
+    return begin;
+}
+
+void end_work(const char *label, int64_t begin, int64_t planted_ns)
+{
+    pop();
+    log_range(label, step_now, begin, now(), planted_ns);
+}
+
 void begin_step(int step)
 {
     step_now = step;

@@ -86,8 +86,8 @@ void initialise(int *argc, char ***argv)
     call.exit = now();
     MPI_Comm_rank(MPI_COMM_WORLD, &settings.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &settings.size);
-    if (settings.size > MAX_RANKS || settings.size < 4) {
-        fprintf(stderr, "%d ranks: this program takes 4 to %d\n", settings.size, MAX_RANKS);
+    if (settings.size > MAX_RANKS || settings.size < 2) {
+        fprintf(stderr, "%d ranks: this program takes 2 to %d\n", settings.size, MAX_RANKS);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     make_world();

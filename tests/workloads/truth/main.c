@@ -2,6 +2,7 @@
  *
  *   truth PROGRAM --log FOLDER [--plan none|rank|node|turns|two|phase] [--guilty N] [--nodes N] [--steps N]
  *         [--work-ms MS] [--excess SHARE] [--inner-ms MS] [--noise SHARE] [--seed N]
+ *         [--reads FILE] [--group FILE]
  *
  * Each rank writes FOLDER/log-RANK.jsonl. The excess is a share of the work. */
 #include "truth.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 struct settings settings = {
-    .program = "", .log_folder = ".", .plan = PLAN_RANK, .nodes = 2, .guilty = 1, .steps = 40, .noise = 0.02, .seed = 1,
+    .program = "", .log_folder = ".", .reads = "", .group = "", .plan = PLAN_RANK, .nodes = 2, .guilty = 1, .steps = 40, .noise = 0.02, .seed = 1,
 };
 
 static void refuse(const char *what, const char *value)
@@ -44,6 +45,8 @@ static void read_options(int argc, char **argv)
         else if (!strcmp(option, "--excess")) excess = atof(value);
         else if (!strcmp(option, "--inner-ms")) inner_ms = atof(value);
         else if (!strcmp(option, "--noise")) settings.noise = atof(value);
+        else if (!strcmp(option, "--reads")) settings.reads = value;
+        else if (!strcmp(option, "--group")) settings.group = value;
         else if (!strcmp(option, "--seed")) settings.seed = strtoull(value, NULL, 10);
         else refuse("no such option", option);
     }
@@ -58,9 +61,9 @@ int main(int argc, char **argv)
     int64_t start = now();
     read_options(argc, argv);
     initialise(&argc, &argv);
-    run_first();
     const char *name = settings.program;
-    if (!run_program(name) && !run_master(name) && !run_communicators(name)) {
+    if (!needs_own_cores(name)) run_first();
+    if (!run_program(name) && !run_master(name) && !run_communicators(name) && !run_causes(name)) {
         fprintf(stderr, "truth: no program '%s'\n", name);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }

@@ -15,6 +15,8 @@ enum plan { PLAN_NONE, PLAN_RANK, PLAN_NODE, PLAN_TURNS, PLAN_TWO, PLAN_PHASE };
 
 struct settings {
     const char *program, *log_folder;
+    const char *reads; /* File that ranks read. */
+    const char *group; /* cgroup.procs of a group in which reads are slow. */
     enum plan plan;
     int rank, size;
     int nodes;  /* Rank r is on node r modulo this. */
@@ -57,6 +59,9 @@ int64_t sleep_until(int64_t ns);
 int64_t delay_of(int step);
 /* Works in a range, `ns` with noise and then the delay. */
 void work(const char *label, int64_t ns, int64_t delay_ns);
+/* The same in parts, for other work than sleep. */
+int64_t begin_work(const char *label);
+void end_work(const char *label, int64_t begin, int64_t planted_ns);
 void begin_step(int step);
 void end_step(void);
 int current_step(void);
@@ -96,9 +101,13 @@ struct circle circle_of_group(const int *ranks, int count, const char *name);
 struct circle between(struct circle *own, int remote_leader, const int *remote, int count, const char *name);
 void leave(struct circle *circle);
 
-/* programs.c, masters.c, communicators.c: false if they have no such program */
+/* programs.c, masters.c, communicators.c, causes.c: false if they have no such program */
 bool run_program(const char *name);
 bool run_master(const char *name);
 bool run_communicators(const char *name);
+bool run_causes(const char *name);
+
+/* causes.c: gives this rank a core of its own, if the program is one of causes. To be called after MPI_Init. */
+bool needs_own_cores(const char *name);
 
 #endif

@@ -71,7 +71,19 @@ pub(super) fn start_up(size: ScenarioSize) -> (Program, ExpectedAnswer) {
         out.push(collective(CollectiveKind::Barrier, 0));
     });
     let (cause, pattern) = (NamedCause::StartUp, CausePattern::None);
-    (program, ExpectedAnswer { cause, range: Some("load"), pattern, may_be_unknown: false })
+    (program, ExpectedAnswer { cause, range: Some("load"), pattern, ..ExpectedAnswer::nobody() })
+}
+
+pub(super) fn more_rows(size: ScenarioSize) -> (Program, ExpectedAnswer) {
+    let program = Program::of_steps(size.ranks, size.steps, move |rank, _, out| {
+        // One row more takes as long as the excess.
+        let rows = size.work_ns / size.excess_ns.max(1);
+        out.extend((0..rows).map(|_| WorkPiece::operation("row", size.excess_ns, 0)));
+        out.push(WorkPiece::operation("row", 0, size.excess_of(rank)));
+        out.push(collective(CollectiveKind::Allreduce, 0));
+    });
+    let expected = ExpectedAnswer::rank(size.subject, "row");
+    (program, ExpectedAnswer { work_cause: Some("more_work"), ..expected })
 }
 
 pub(super) fn slow_node(size: ScenarioSize) -> (Program, ExpectedAnswer) {

@@ -86,7 +86,7 @@ pub(super) fn slow_master(size: ScenarioSize) -> (Program, ExpectedAnswer) {
         cause: NamedCause::AtMost(0),
         range: Some("merge"),
         pattern: CausePattern::Steady,
-        may_be_unknown: false,
+        ..ExpectedAnswer::nobody()
     };
     (program, expected)
 }

@@ -1,8 +1,8 @@
 //! Programs with ranks that wait for messages.
 
 use super::super::operation::{Collective, CollectiveKind, Message, Operation, SendMode, WorkPiece};
-use super::super::program::Program;
-use super::super::scenario::{ExpectedAnswer, ScenarioSize};
+use super::super::program::{Program, SlowNode};
+use super::super::scenario::{ExpectedAnswer, NamedCause, ScenarioSize};
 
 /// Steps from one reduction of the stencil to the next.
 const STENCIL_PERIOD: u32 = 10;
@@ -117,6 +117,26 @@ pub(super) fn stencil(size: ScenarioSize, exchange: HaloExchange) -> (Program, E
         });
     }
     (program, ExpectedAnswer::rank(size.subject, "update"))
+}
+
+/// Fewer nodes have no neighbours that receive nothing from the slow one.
+const MIN_NODES_OF_RING: u32 = 5;
+
+pub(super) fn slow_network(size: ScenarioSize) -> (Program, ExpectedAnswer) {
+    let has_other_neighbours = size.ranks / size.ranks_per_node >= MIN_NODES_OF_RING;
+    let exchange = match size.seed % 4 {
+        0 if has_other_neighbours => HaloExchange::Requests,
+        1 if has_other_neighbours => HaloExchange::Persistent,
+        2 if has_other_neighbours => HaloExchange::Large,
+        _ => HaloExchange::SendReceive,
+    };
+    let (mut program, _) = stencil(ScenarioSize { excess_ns: 0, ..size }, exchange);
+    let node = size.subject / size.ranks_per_node;
+    let received_ns = if size.seed % 8 < 4 { 0 } else { size.excess_ns };
+    program.slow_node = Some(SlowNode { node, sent_ns: size.excess_ns, received_ns });
+    let cause = NamedCause::Network(node);
+    let expected = ExpectedAnswer { cause, ..ExpectedAnswer::nobody() };
+    (program, expected)
 }
 
 pub(super) fn overlap(size: ScenarioSize, inner_ns: u64) -> (Program, ExpectedAnswer) {

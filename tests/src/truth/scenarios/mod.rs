@@ -34,6 +34,8 @@ pub(super) fn build(kind: ScenarioKind, size: ScenarioSize) -> (Program, Expecte
         ScenarioKind::Grid => collectives::grid(size),
         ScenarioKind::Halves => collectives::halves(size),
         ScenarioKind::Nested => collectives::nested(size),
+        ScenarioKind::SlowNetwork => messages::slow_network(size),
+        ScenarioKind::MoreRows => collectives::more_rows(size),
         ScenarioKind::TwoStragglers => collectives::two_stragglers(size),
         ScenarioKind::Phase => collectives::phase(size),
         ScenarioKind::Gpu(fault) => gpus::training(size, fault),
