@@ -328,7 +328,7 @@ const UNINTERRUPTIBLE: &str = r#"
 "#;
 
 #[test]
-fn uninterruptible_waits_are_told_from_others() {
+fn uninterruptible_waits_are_distinguished_from_others() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("uninterruptible", UNINTERRUPTIBLE);
     let (mut command, shard) = collect(&bench, "waits");

@@ -37,7 +37,7 @@ fn alone_a_rank_with_slow_reads_has_them_as_the_cause() {
     let found: Json = serde_json::from_str(&report("json", &recording.database)).unwrap();
     let cause = &found["findings"][0]["cause"];
     assert_eq!(cause["excluded"], json!(["cpu_wait", "more_work"]), "{text}");
-    // What the program measured: its delays as a share of the steps.
+    // The program measured its delays; this is their share of the steps.
     let steps = recording.logs[1].ranges.iter().filter(|range| range.range == "step");
     let expected =
         truth.planted_by_rank_ns[1] as f64 / steps.map(|step| step.length_ns()).sum::<i64>() as f64;

@@ -27,7 +27,7 @@ struct HeldValue {
     value: f32,
 }
 
-/// What is recorded about a GPU over time.
+/// Recorded clock, power and temperature of a GPU over time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GpuMetrics {
     /// Values of each of [`COUNTERS`], by time; empty if they are not recorded.
@@ -81,7 +81,7 @@ impl GpuMetrics {
 pub struct ProcessGpus {
     /// Their number.
     pub count: usize,
-    /// What is recorded about the GPU, if it is the only one.
+    /// Recorded metrics of the GPU, if it is the only one.
     pub metrics: GpuMetrics,
 }
 
@@ -90,7 +90,7 @@ pub struct ProcessGpus {
 pub(crate) struct UnitGpus {
     /// The ones on which the unit has work; empty addresses, where these are not known.
     pub(crate) used: Vec<String>,
-    /// What the unit records of GPUs of its node.
+    /// Metrics of the GPUs of its node that the unit records.
     pub(crate) metrics: BTreeMap<String, GpuMetrics>,
 }
 

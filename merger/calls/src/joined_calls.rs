@@ -40,7 +40,7 @@ pub(crate) struct JoinedCalls<'a> {
     gpu_work_numbers: HashMap<String, u32>,
     communicators: RunCommunicators,
     stacks: StackTreeBuilder,
-    /// What is recorded about GPUs, by the key of their node and PCI address.
+    /// Recorded metrics of GPUs, by the key of their node and PCI address.
     gpu_metrics: HashMap<(i64, String), GpuMetrics>,
     calls: RunCalls,
     step_ranges: Vec<Vec<StepRanges>>,

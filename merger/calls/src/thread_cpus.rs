@@ -81,13 +81,13 @@ impl ThreadCpus {
 /// Counters of which the values are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum CpuCounter {
-    /// Of the thread with this id.
+    /// A counter of the thread with this id.
     Thread(i64, ThreadCounter),
     /// Quotas of the process.
     Throttled,
 }
 
-/// What a counter of a thread has.
+/// The quantity that a counter of a thread has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum ThreadCounter {
     /// Its time on a CPU.

@@ -13,7 +13,7 @@ use crate::what_if::{WhatIf, WhatIfGain};
 pub struct NetworkFinding {
     /// The messages.
     pub messages: SlowMessages,
-    /// What the job would gain if they took as long as others.
+    /// Gain of the job if they took as long as others.
     pub gain: WhatIfGain,
 }
 

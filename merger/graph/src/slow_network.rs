@@ -185,7 +185,7 @@ fn add_collectives(
         }
     }
     for of_timeline in calls {
-        // Of a call that also receives messages, these count.
+        // If a call also receives messages, only these count.
         of_timeline.sort_by_key(|slow| (slow.call, slow.collective_ns));
         of_timeline.dedup_by_key(|slow| slow.call);
     }
@@ -363,7 +363,7 @@ mod tests {
         job.timelines.iter().map(|timeline| timeline.end_ns).max().unwrap()
     }
 
-    /// What node 2 sends takes 4 ms longer.
+    /// Messages from node 2 take 4 ms longer.
     fn slow_node(from: u32, to: u32) -> i64 {
         if from == 2 && to != 2 { 4 * MS } else { 0 }
     }

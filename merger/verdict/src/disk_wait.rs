@@ -19,7 +19,7 @@ struct DiskWaitShare {
     error: f64,
 }
 
-/// What the uninterruptible waits of the named ranks explain.
+/// Uninterruptible waits of the named ranks, and how much of the longer work they explain.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct DiskWait {
     named: DiskWaitShare,

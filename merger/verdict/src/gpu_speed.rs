@@ -24,7 +24,7 @@ const MIN_KNOWN: f64 = 0.8;
 
 /// How much slower the kernels of the named GPUs are.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Slowness {
+struct KernelSlowdown {
     /// Number of kernels, by name.
     kernels: usize,
     /// Median of the ratios of their mean durations to those of other GPUs.
@@ -35,8 +35,8 @@ struct Slowness {
     work_ns: f64,
 }
 
-impl Slowness {
-    fn of(comparison: &AmountComparison) -> Option<Slowness> {
+impl KernelSlowdown {
+    fn of(comparison: &AmountComparison) -> Option<KernelSlowdown> {
         let all_ns: f64 = comparison.compared.iter().map(|one| one.own.ns).sum();
         let counts = |one: &&ComparedAmount| one.own.ns >= all_ns * MIN_WORK_SHARE;
         let counted: Vec<&ComparedAmount> = comparison.compared.iter().filter(counts).collect();
@@ -45,7 +45,7 @@ impl Slowness {
         let kernels = counted.iter().map(|one| one.label).collect::<BTreeSet<u32>>().len();
         let range = quantile(&ratios, 0.75)? - quantile(&ratios, 0.25)?;
         let work_ns = counted.iter().map(|one| one.own.ns).sum();
-        Some(Slowness { kernels, ratio: quantile(&ratios, 0.5)?, range, work_ns })
+        Some(KernelSlowdown { kernels, ratio: quantile(&ratios, 0.5)?, range, work_ns })
     }
 
     /// Returns the time by which the work is longer, if all of it takes so many times as long, ns.
@@ -74,7 +74,7 @@ pub(crate) fn gpu_speed_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) 
     let comparison = AmountComparison::of(found, finding, true);
     comparison.compared.iter().find(|one| one.label == label)?;
     let excess_ns = (finding.excess_ns > 0).then_some(finding.excess_ns as f64)?;
-    let slowness = Slowness::of(&comparison)?;
+    let slowness = KernelSlowdown::of(&comparison)?;
     let other_work: f64 =
         comparison.compared.iter().map(|one| one.by_number_ns().abs() + one.by_size_ns().abs()).sum();
     let are_same = other_work + comparison.incomparable_ns <= excess_ns * MAX_OTHER_WORK;
@@ -99,7 +99,7 @@ pub(crate) fn gpu_speed_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) 
 /// The figures of a GPU that is slower.
 #[derive(Clone, Copy, Debug)]
 struct GpuSpeed {
-    slowness: Slowness,
+    slowness: KernelSlowdown,
     excess_ns: f64,
     is_one: bool,
 }
@@ -163,7 +163,7 @@ impl GpuSpeed {
     }
 }
 
-/// What was recorded about a GPU, as means over the steps.
+/// Recorded metrics of a GPU, as means over the steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct GpuFigures {
     /// Shader clock, MHz.
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn speed(kernels: usize, ratio: f64) -> GpuSpeed {
-        let slowness = Slowness { kernels, ratio, range: 0.01, work_ns: 1_000.0 };
+        let slowness = KernelSlowdown { kernels, ratio, range: 0.01, work_ns: 1_000.0 };
         GpuSpeed { slowness, excess_ns: 1_000.0 * (1.0 - 1.0 / ratio), is_one: true }
     }
 

@@ -15,7 +15,7 @@ const MIN_SHOWN_P: f64 = 0.001;
 pub(crate) struct NetworkText<'a> {
     found: &'a AnalysedRun<'a>,
     messages: SlowMessages,
-    /// What the job would gain if they took as long as others; `None`, if it is not known that they take longer.
+    /// Gain of the job if they took as long as others; `None`, if it is not known that they take longer.
     gain: Option<WhatIfGain>,
 }
 

@@ -26,7 +26,7 @@ impl WorkCause {
         let label = finding.label.and_then(|label| found.calls.labels.get(label as usize));
         let is_of_gpu = matches!(label, Some(CallLabel::GpuWork(_)));
         let causes = [
-            // What a GPU does needs neither CPU nor disk.
+            // Work of a GPU needs neither CPU nor disk.
             (!is_of_gpu).then(|| cpu_evidence(found, finding)),
             (!is_of_gpu).then(|| disk_evidence(found, finding)),
             python.garbage_evidence(found, finding),

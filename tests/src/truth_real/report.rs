@@ -32,7 +32,7 @@ pub struct SlowNetwork {
     pub hosts: Vec<String>,
     /// Their time divided by that of the others.
     pub ratio: f64,
-    /// What the run would gain without it; `None`, if it is not known whether they take longer.
+    /// Gain of the run without it; `None`, if it is not known whether they take longer.
     pub gain: Option<Gain>,
 }
 

@@ -106,7 +106,7 @@ mod tests {
         let mut shares = ThreadShares::new(0, ThreadSums::default());
         let mut sums = ThreadSums::default();
         let mut found = Vec::new();
-        // Of ten ticks that are due, one was missed.
+        // One of ten ticks that are due was missed.
         for tick in [1, 2, 3, 5, 6, 7, 8, 9, 10] {
             sums.samples += 1;
             sums.disk_samples += u64::from(tick % 2 == 0);

@@ -30,7 +30,7 @@ pub(super) struct ThreadFiles {
     sums: ThreadSums,
 }
 
-/// What a thread waits for, by its state.
+/// The kind of wait that the state of a thread shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SampledWait {
     /// For a disk or a file system, mostly: signals do not interrupt such a wait.
