@@ -66,9 +66,9 @@ fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
     println!("{}", machine(folder.path()));
     let rounds = arguments.rounds.unwrap_or(if arguments.bench { 20 } else { 1 });
     let steps = |count: u32| if arguments.bench { count } else { count / 20 };
-    let mut programs = vec![MeasuredProgram::stencil(compile_stencil(folder.path())?, steps(2000))];
+    let mut programs = vec![MeasuredProgram::stencil(compile_stencil(folder.path())?, steps(600))];
     match python_with_torch() {
-        Some(python) => programs.push(MeasuredProgram::training(python, steps(400))),
+        Some(python) => programs.push(MeasuredProgram::training(python, steps(100))),
         None => println!("training: not measured: no Python here has torch"),
     }
     let path = arguments.results.clone();
@@ -79,7 +79,12 @@ fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
         for program in &programs {
             for place in 0..WAYS.len() {
                 let way = WAYS[(place + round) % WAYS.len()];
-                let is_wanted = way == ALONE || format!("{} {way}", program.name).contains(&arguments.only);
+                // A run alone is needed beside any other.
+                let is_selected = |way: &str| format!("{} {way}", program.name).contains(&arguments.only);
+                let is_wanted = match way {
+                    ALONE => WAYS.into_iter().any(is_selected),
+                    way => is_selected(way),
+                };
                 if !is_wanted || results.has(program.name, way, round) {
                     continue;
                 }
