@@ -46,6 +46,6 @@ mod segments;
 pub mod ticks;
 pub mod wakeup;
 
-pub use consumer::{BadRecord, DrainProgress, RingConsumer};
+pub use consumer::{BadRecord, DrainProgress, PublishedRecords, RingConsumer};
 pub use producer::RingProducer;
 pub use record_space::GrowRing;

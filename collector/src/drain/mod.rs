@@ -28,6 +28,9 @@ use crate::shard_output::ShardOutput;
 use collector_command::CollectorCommand;
 use rings::RingDrain;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thread::CollectingThread;
 
@@ -35,6 +38,7 @@ use thread::CollectingThread;
 pub(crate) struct RingCollector {
     commands: SyncSender<CollectorCommand>,
     wake: EventFlag,
+    records_read: Arc<AtomicU64>,
 }
 
 impl RingCollector {
@@ -47,10 +51,16 @@ impl RingCollector {
     ) -> io::Result<RingCollector> {
         let wake = EventFlag::new()?;
         let (commands, incoming) = sync_channel(2);
-        let drain = RingDrain::new(defaults, threads, output, wake.clone());
+        let records_read = Arc::new(AtomicU64::new(0));
+        let drain = RingDrain::new(defaults, threads, output, wake.clone(), Arc::clone(&records_read));
         let thread = CollectingThread { listener, commands: incoming, wake: wake.clone(), drain };
         std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || thread.run())?;
-        Ok(RingCollector { commands, wake })
+        Ok(RingCollector { commands, wake, records_read })
+    }
+
+    /// Returns how many records it has read so far.
+    pub(crate) fn records_read(&self) -> u64 {
+        self.records_read.load(Relaxed)
     }
 
     /// Asks the thread to finish. The output reports when it has.

@@ -3,6 +3,8 @@
 //! [`super::thread`] decides when they are read. A thread of [`super::wakeups`] reads them as well, when a
 //! producer calls.
 
+mod ring_ends;
+
 use super::collector_command::CommandEnd;
 use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
@@ -16,38 +18,22 @@ use crate::host::{machine, process};
 use crate::launcher::SourceDefaults;
 use crate::log;
 use crate::shard_output::{OutputItem, ShardOutput};
-use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
-use rpd_ring::{DrainProgress, RingConsumer};
+use rpd_ring::{DrainProgress, PublishedRecords, RingConsumer};
 use rpd_shard::model::{TableId, native};
 use rpd_shard::record::{ClockSet, Loss, LossCause, Process, ProcessExit};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes that are read from a ring before the next ring.
 pub(super) const BYTES_PER_TURN: u64 = 1 << 20;
 /// Reads all that a ring contains at the start of the read.
 const WHOLE_RING: u64 = u64::MAX;
-
-/// Why events were not recorded, for the producer and for the loss ledger.
-const DROP_CAUSES: [(DropCause, LossCause); 4] = [
-    (DropCause::RingFull, LossCause::RingFull),
-    (DropCause::Reentrant, LossCause::Reentrant),
-    (DropCause::TooDeep, LossCause::OverLimit),
-    (DropCause::NoMemory, LossCause::NoMemory),
-];
-
-/// The tables that lack the rows of dropped events.
-const DROPPED_TABLES: [(DroppedKind, Option<TableId>); 7] = [
-    (DroppedKind::Range, Some(native::RANGE)),
-    (DroppedKind::Mark, Some(native::MARK)),
-    (DroppedKind::MpiCall, Some(native::MPI_CALL)),
-    (DroppedKind::Unknown, None),
-    (DroppedKind::RcclCall, Some(native::RCCL_CALL)),
-    (DroppedKind::MpiRequest, Some(native::MPI_REQUEST)),
-    (DroppedKind::Communicator, Some(native::COMMUNICATOR)),
-];
+/// Progress with a ring that is empty or gone.
+const NOTHING_READ: DrainProgress = DrainProgress { records: 0, is_empty: true, fullness: 0.0 };
 
 /// All rings and their processes.
 pub(super) struct RingDrain {
@@ -68,6 +54,8 @@ pub(super) struct RingDrain {
     dropped: u64,
     /// Processes with threads without a ring, until they report the number of events of those.
     uncounted: HashSet<i32>,
+    /// Number of records that were read.
+    records_read: Arc<AtomicU64>,
 }
 
 /// Maximum number of processes that owe a report.
@@ -99,6 +87,7 @@ impl RingDrain {
         threads: RecordedThreads,
         output: ShardOutput,
         wake: EventFlag,
+        records_read: Arc<AtomicU64>,
     ) -> Arc<Mutex<RingDrain>> {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
         let (sources, out) = (TracedProcesses::new(defaults), RowOutbox::new(output));
@@ -115,6 +104,7 @@ impl RingDrain {
                 warned_untraced: Vec::new(),
                 dropped: 0,
                 uncounted: HashSet::new(),
+                records_read,
             })
         })
     }
@@ -324,11 +314,22 @@ impl RingDrain {
     /// Reads a ring. Returns the progress, and whether the ring is finished: its thread has ended and it is
     /// empty, or its content is invalid.
     fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
-        let nothing = DrainProgress { records: 0, is_empty: true, fullness: 0.0 };
-        let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
-        let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
+        match self.rings.get(at).map(|ring| ring.consumer.published()) {
+            Some(published) => self.drain_published(at, published, budget),
+            None => (NOTHING_READ, true),
+        }
+    }
+
+    /// The same of what had been published at some time.
+    fn drain_published(
+        &mut self,
+        at: usize,
+        published: PublishedRecords,
+        budget: u64,
+    ) -> (DrainProgress, bool) {
+        let Some(ring) = self.rings.get_mut(at) else { return (NOTHING_READ, true) };
+        let Some(source) = self.sources.get_mut(ring.source) else { return (NOTHING_READ, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
-        let published = ring.consumer.published();
         if ring.times.has_ticks() && published.is_new {
             self.ticks.refresh();
         }
@@ -350,44 +351,13 @@ impl RingDrain {
             self.lose(number, None, LossCause::BadRecord, Some(unmatched));
         }
         match drained {
-            Ok(drained) => (drained, thread_ended && drained.is_empty),
+            Ok(drained) => {
+                self.records_read.fetch_add(drained.records, Relaxed);
+                (drained, thread_ended && drained.is_empty)
+            }
             Err(_) => {
                 self.lose(number, None, LossCause::BadRecord, None);
-                (nothing, true)
-            }
-        }
-    }
-
-    /// Reads a ring to its end and removes it. Its thread no longer writes, or is given up.
-    fn end_ring(&mut self, at: usize) {
-        let mut rounds = 0;
-        // A thread that is given up may write forever: this reads one ring and what arrives meanwhile.
-        while rounds < 4
-            && matches!(self.drain_one(at, WHOLE_RING), (DrainProgress { records: 1.., .. }, false))
-        {
-            rounds += 1;
-        }
-        self.remove_ring(at);
-    }
-
-    /// Removes a ring. What is open stays open, and the drops of its thread go to the ledger.
-    fn remove_ring(&mut self, at: usize) {
-        if at >= self.rings.len() {
-            return;
-        }
-        let ring = self.rings.swap_remove(at);
-        ring.listed.into_iter().for_each(|number| self.threads.leave(number));
-        let Some(source) = self.sources.get_mut(ring.source) else { return };
-        source.log.end_thread(ring.log, &mut self.out);
-        let number = source.process.source;
-        let Some(header) = ring.consumer.header() else { return };
-        for (cause, lost_by) in DROP_CAUSES {
-            for (what, table) in DROPPED_TABLES {
-                let rows = header.drops(cause, what);
-                if rows > 0 {
-                    self.dropped += if cause == DropCause::RingFull { rows } else { 0 };
-                    self.lose(number, table, lost_by, Some(rows));
-                }
+                (NOTHING_READ, true)
             }
         }
     }

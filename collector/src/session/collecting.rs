@@ -14,6 +14,7 @@ use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside
 use crate::backend::harvest::{HarvestTarget, import_profiler_files};
 use crate::backend::scratch;
 use crate::clock_probe::ProbeAgent;
+use crate::drain::RingCollector;
 use crate::host::machine;
 use crate::log::{self, LogPlace, next_step, warn};
 use crate::run_folder::RankFolder;
@@ -23,11 +24,14 @@ use rustix::fd::AsFd;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum time for a file system to accept the rest of a shard after the end of the command.
 const TIME_ALONE: Duration = Duration::from_secs(60);
+/// Time between two looks at how many records were read.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
 pub(crate) fn main() -> io::Result<()> {
@@ -115,7 +119,7 @@ pub(crate) fn main() -> io::Result<()> {
     agent.iter_mut().for_each(ProbeAgent::wait_until_measured);
     let exit = finish.exit;
     collector.finish(finish);
-    let shard = finished.recv_timeout(TIME_ALONE).ok().flatten();
+    let shard = await_shard(&finished, &collector, &control);
     if let Some(agent) = agent {
         agent.leave();
     }
@@ -146,6 +150,32 @@ pub(crate) fn main() -> io::Result<()> {
     start.cpu_note.iter().for_each(|note| warn(format_args!("{note}")));
     let _ = control.send(&ToParent::Done { warnings: log::close(), log: log.into() });
     Ok(())
+}
+
+/// Waits for the output to report that the shard is complete, and returns what it reports. The parent process waits longer than
+/// usual as long as records are read: a thread may have recorded for seconds while the collector got no CPU, and a job that
+/// ends with its parent process would lose that.
+fn await_shard<T>(
+    finished: &Receiver<Option<T>>,
+    collector: &RingCollector,
+    control: &ControlChannel,
+) -> Option<T> {
+    let until = Instant::now() + TIME_ALONE;
+    let mut records_read = collector.records_read();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match finished.recv_timeout(left.min(LOOK_EVERY)) {
+            Ok(shard) => return shard,
+            Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+            Err(_) => return None,
+        }
+        let now = collector.records_read();
+        if now != records_read {
+            // If the parent process has gone, the shard is completed all the same.
+            let _ = control.send(&ToParent::Busy);
+        }
+        records_read = now;
+    }
 }
 
 /// Returns the warning for ranks that do not belong to one MPI job.

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Maximum time that the parent process waits for the collector after the end of the command.
+/// Maximum time that the parent process waits for a sign of the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// Time within which a collector that has sent its last message ends.
 const TIME_TO_EXIT: Duration = Duration::from_millis(100);
@@ -134,8 +134,8 @@ impl CommandSession {
                 ReceivedPacket::Nothing if done => break,
                 ReceivedPacket::Nothing => {
                     lines.push(format!(
-                        "warning: the shard was not finished within {} s after the end of the command; what is \
-                         in it so far can be read",
+                        "warning: the shard was not finished: after the end of the command, the collector read nothing \
+                         for {} s; what is in the shard so far can be read",
                         TIME_TO_FINISH.as_secs()
                     ));
                     lines.iter().for_each(|line| warn(format_args!("{line}")));
