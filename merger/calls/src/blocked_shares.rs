@@ -1,7 +1,7 @@
 //! How long threads were blocked, and for what. How long is exact: the rest of the time on and without a CPU. For what is
 //! sampled: collectors look ten times a second whether a blocked thread is in an uninterruptible wait.
 
-use crate::cpu_shares::{CpuShare, few_intervals};
+use crate::cpu_shares::{CpuShare, few_intervals, values_between};
 use serde::{Deserialize, Serialize};
 
 /// Number of intervals of a thread from which on neighbours are joined.
@@ -76,16 +76,12 @@ impl BlockedShare {
     /// Sums shares between two times.
     pub(crate) fn sum_between(shares: &[BlockedShare], from: i64, to: i64) -> BlockedTime {
         let mut sum = BlockedTime::default();
-        for pair in shares.windows(2) {
-            let (start, end) = (pair[0].start_ns.max(from), pair[1].start_ns.min(to));
-            if start < end {
-                let length = end.abs_diff(start) as f64;
-                sum.known_ns += length;
-                sum.blocked_ns += f64::from(pair[0].blocked) * length;
-                sum.samples += f64::from(pair[0].samples) * length / 1e9;
-                sum.disk_samples += f64::from(pair[0].disk_wait) * length / 1e9;
-                sum.sleep_samples += f64::from(pair[0].sleep) * length / 1e9;
-            }
+        for (share, length) in values_between(shares, |share| share.start_ns, from, to) {
+            sum.known_ns += length;
+            sum.blocked_ns += f64::from(share.blocked) * length;
+            sum.samples += f64::from(share.samples) * length / 1e9;
+            sum.disk_samples += f64::from(share.disk_wait) * length / 1e9;
+            sum.sleep_samples += f64::from(share.sleep) * length / 1e9;
         }
         sum
     }

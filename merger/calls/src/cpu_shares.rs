@@ -14,17 +14,24 @@ pub struct CpuShare {
     pub share: f64,
 }
 
+/// Returns values between two times, each with the length of its interval there, ns. A value lasts until the start of the
+/// next one, and the last one has no end.
+pub(crate) fn values_between<T>(
+    values: &[T],
+    start_ns: impl Fn(&T) -> i64,
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = (&T, f64)> {
+    values.windows(2).filter_map(move |pair| {
+        let (start, end) = (start_ns(&pair[0]).max(from), start_ns(&pair[1]).min(to));
+        (start < end).then(|| (&pair[0], end.abs_diff(start) as f64))
+    })
+}
+
 /// Returns the time of shares between two times, and how much of that is known, ns.
 pub(crate) fn time_between(shares: &[CpuShare], from: i64, to: i64) -> (f64, f64) {
-    let (mut time_ns, mut known_ns) = (0.0, 0.0);
-    for pair in shares.windows(2) {
-        let (start, end) = (pair[0].start_ns.max(from), pair[1].start_ns.min(to));
-        if start < end {
-            known_ns += end.abs_diff(start) as f64;
-            time_ns += pair[0].share * end.abs_diff(start) as f64;
-        }
-    }
-    (time_ns, known_ns)
+    values_between(shares, |share| share.start_ns, from, to)
+        .fold((0.0, 0.0), |(time, known), (of, length)| (time + of.share * length, known + length))
 }
 
 /// Orders shares by time. Of several at one time, the smallest remains.
