@@ -13,7 +13,7 @@ use crate::matched_share::{MIN_MATCHED, MatchedShare};
 use crate::network_gain::NetworkFinding;
 use crate::scenarios::{SCENARIOS_AT_ONCE, ScenarioTimes};
 use crate::slow_network::SlowMessages;
-use crate::suspects::{min_gain_ns, suspects};
+use crate::suspects::{min_gain_ns, suspects, usual_threads};
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ const MAX_FINDINGS: usize = 3;
 const MIN_GROUP_SHARE: f64 = 1.0 / 3.0;
 /// The excess of the next thread is then shorter by at least this share of the longest one.
 const MIN_GROUP_GAP: f64 = 0.3;
+/// A thread is the longest of this many by chance too seldom to matter.
+const MAX_THREADS_OF_ONE_BY_CHANCE: usize = 32;
 /// Up to this many suspects are tried one by one.
 const MAX_TRIED: usize = 8;
 
@@ -195,11 +197,30 @@ impl WaitAnalysis<'_> {
                 true => gain_of_all,
                 false => what_if.gain_of_timelines(group, &before),
             };
-            findings.push(self.finding(costs, group, gain));
             before.extend_from_slice(group);
+            let gain = self.with_chance(what_if, gain, &before, group.len());
+            findings.push(self.finding(costs, group, gain));
             rest = smaller;
         }
         findings
+    }
+
+    /// Adds to the error bound of a gain what typical work shortens by chance: a step in which these threads happen to be the
+    /// longest lasts as long in a run without their excess, but not in the replay. As many other threads show it, where the
+    /// work of those `before` is typical already. Where the threads are few among all, it is small and not measured.
+    fn with_chance(
+        &self,
+        what_if: &WhatIf<'_>,
+        gain: WhatIfGain,
+        before: &[u32],
+        count: usize,
+    ) -> WhatIfGain {
+        if count * MAX_THREADS_OF_ONE_BY_CHANCE < self.graph.job.timelines.len() {
+            return gain;
+        }
+        let others = usual_threads(self.graph.job, &self.table, before, count);
+        let by_chance = what_if.gain_of_timelines(&others, before).ns.max(0);
+        WhatIfGain { error_bound_ns: gain.error_bound_ns.saturating_add(by_chance), ..gain }
     }
 
     /// Returns how many of the threads, the one with the longest excess first, are a finding of their own: the next has

@@ -32,3 +32,20 @@ pub(crate) fn suspects(job: &JobCalls, table: &WorkTable, min_gain: i64) -> Vec<
     suspects.sort_by_key(|(timeline, excess)| (std::cmp::Reverse(excess.sum_ns()), *timeline));
     suspects
 }
+
+/// Returns up to `count` threads of the kind of the first of `except` and not among those, the ones whose excess is closest
+/// to that of the median thread.
+pub(crate) fn usual_threads(job: &JobCalls, table: &WorkTable, except: &[u32], count: usize) -> Vec<u32> {
+    let is_stream = except.first().is_some_and(|first| job.timelines[*first as usize].is_stream);
+    let excess_ns = |timeline: u32| -> i64 {
+        let of = |block| table.excess_ns(timeline as usize, block).unwrap_or(0);
+        table.step_blocks().map(of).fold(0, i64::saturating_add)
+    };
+    let others = (0u32..)
+        .zip(&job.timelines)
+        .filter(|(number, timeline)| timeline.is_stream == is_stream && !except.contains(number));
+    let mut others: Vec<(i64, u32)> = others.map(|(number, _)| (excess_ns(number), number)).collect();
+    others.sort_unstable();
+    let first = others.len().saturating_sub(count) / 2;
+    others.into_iter().skip(first).take(count).map(|(_, number)| number).collect()
+}
