@@ -14,8 +14,8 @@ const DEPENDENCY_BYTES: usize = 12;
 /// Bytes that a call takes in replays: its plan, its first work, when it was entered, its typical work, and its part of
 /// sums.
 const REPLAYED_CALL_BYTES: usize = 48;
-/// Bytes that a collective takes for each member, beside the entry and its waits.
-const MEMBER_BYTES: usize = size_of::<Member>() + 16;
+/// Bytes that a collective takes for each member, beside the entry and its waits, also where a slow network lengthens it.
+const MEMBER_BYTES: usize = size_of::<Member>() + 24;
 
 impl JobCalls {
     /// Returns about how many bytes the calls and their analysis take, at most.

@@ -53,7 +53,11 @@ impl WaitAnalysis<'_> {
             let replayed = what_if.scenarios.replay(vec![DurationScenario::TypicalMessages]);
             let gain = replayed.first().map(|replayed| what_if.gain_over(what_if.recorded, replayed));
             let gain = gain.filter(|gain| gain.ns >= min_gain);
-            diagnosis.network = gain.map(|gain| NetworkFinding { messages: slow.messages, gain });
+            diagnosis.network = gain.map(|gain| {
+                let of_excess = (gain.ns as f64 * slow.messages.relative_error()).round() as i64;
+                let error_bound_ns = gain.error_bound_ns.saturating_add(of_excess);
+                NetworkFinding { messages: slow.messages, gain: WhatIfGain { error_bound_ns, ..gain } }
+            });
         }
     }
 }

@@ -18,6 +18,10 @@ const MAX_SAMPLES: usize = 8;
 const MAX_OF_THREAD: usize = 2;
 /// Maximum number of flows. It limits the memory to about 100 MB.
 const MAX_FLOWS: usize = 1 << 14;
+/// Maximum number of flows to one thread: few, as the flows of many threads are in memory at once.
+const MAX_FLOWS_OF_THREAD: usize = 1 << 8;
+/// Number of threads whose flows are in memory at once.
+const THREADS_AT_ONCE: usize = 256;
 /// Calls that receive from more nodes are left out.
 const MAX_SENDERS: usize = 8;
 /// MPI libraries copy messages up to this size, bytes. Larger ones may be sent only while the sender is in a call.
@@ -86,6 +90,19 @@ impl FlowSamples {
 /// Samples by flow.
 pub(crate) type NetworkFlows = BTreeMap<FlowKey, FlowSamples>;
 
+/// Adds the samples of a thread to a flow. Of too many flows, the later ones are left out.
+fn join_flow(flows: &mut NetworkFlows, key: FlowKey, added: FlowSamples) {
+    if flows.len() >= MAX_FLOWS && !flows.contains_key(&key) {
+        return;
+    }
+    let flow = flows.entry(key).or_default();
+    flow.calls += added.calls;
+    for (samples, mut more) in flow.blocks.iter_mut().zip(added.blocks) {
+        more.truncate(MAX_SAMPLES.saturating_sub(samples.len()));
+        samples.append(&mut more);
+    }
+}
+
 /// Reads the messages between nodes of a job.
 pub(crate) struct NetworkReader<'a> {
     job: &'a JobCalls,
@@ -114,19 +131,12 @@ impl<'a> NetworkReader<'a> {
 
     /// Returns the samples of all flows.
     pub(crate) fn flows(&self) -> NetworkFlows {
-        let of_timelines: Vec<NetworkFlows> =
-            (0..self.job.timelines.len()).into_par_iter().map(|timeline| self.flows_to(timeline)).collect();
+        let timelines: Vec<usize> = (0..self.job.timelines.len()).collect();
         let mut flows = NetworkFlows::new();
-        for (key, added) in of_timelines.into_iter().flatten() {
-            if flows.len() >= MAX_FLOWS && !flows.contains_key(&key) {
-                continue;
-            }
-            let flow = flows.entry(key).or_default();
-            flow.calls += added.calls;
-            for (samples, mut more) in flow.blocks.iter_mut().zip(added.blocks) {
-                more.truncate(MAX_SAMPLES.saturating_sub(samples.len()));
-                samples.append(&mut more);
-            }
+        for some in timelines.chunks(THREADS_AT_ONCE) {
+            let of_some: Vec<NetworkFlows> =
+                some.par_iter().map(|timeline| self.flows_to(*timeline)).collect();
+            of_some.into_iter().flatten().for_each(|(key, added)| join_flow(&mut flows, key, added));
         }
         flows
     }
@@ -147,7 +157,7 @@ impl<'a> NetworkReader<'a> {
                 clock_bound_ns: bound.map(|(own, other)| own.saturating_add(other)),
             };
             for key in self.keys(own, &receiving) {
-                if flows.len() < MAX_FLOWS || flows.contains_key(&key) {
+                if flows.len() < MAX_FLOWS_OF_THREAD || flows.contains_key(&key) {
                     flows.entry(key).or_default().add(
                         (place as usize).min(BLOCKS - 1),
                         sample,

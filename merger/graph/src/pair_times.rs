@@ -134,6 +134,8 @@ pub(crate) struct TimeComparison {
     pub(crate) time_ns: f64,
     pub(crate) typical_ns: f64,
     pub(crate) excess_ns: f64,
+    /// Larger part of the 95 % interval of `excess_ns` by the spread of the blocks, ns.
+    pub(crate) spread_ns: f64,
     /// By how much the clocks can make the excess seem longer, ns.
     pub(crate) error_bound_ns: f64,
 }
@@ -156,6 +158,7 @@ impl TimeComparison {
             time_ns: median_of(&|(time, _)| time.ns)?,
             typical_ns: median_of(&|(_, typical)| typical.ns)?,
             excess_ns: median_of(&|(time, typical)| time.ns - typical.ns)?,
+            spread_ns: spread_of_median(both.iter().map(|(time, typical)| time.ns - typical.ns).collect()),
             error_bound_ns: median_of(&|(time, typical)| time.error_bound_ns + typical.error_bound_ns)?,
         })
     }
@@ -171,6 +174,19 @@ fn sign_test(heads: u32, throws: u32) -> f64 {
         of_exactly *= f64::from(throws - count) / f64::from(count + 1);
     }
     sum.min(1.0)
+}
+
+/// Returns the larger part of the 95 % interval of the median of the distribution from which these values are: its ends are as
+/// many places from the middle as two standard deviations of the number of heads of a coin.
+fn spread_of_median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len();
+    let low = (count as f64 / 2.0 - (count as f64).sqrt()).max(0.0) as usize;
+    let places = [low, count.saturating_sub(1) / 2, count.saturating_sub(1 + low)];
+    match places.map(|place| values.get(place).copied()) {
+        [Some(low), Some(middle), Some(high)] => (high - middle).max(middle - low),
+        _ => 0.0,
+    }
 }
 
 /// Returns the lower median.
@@ -190,6 +206,25 @@ mod tests {
         for (heads, throws, p) in [(8, 8, 1.0 / 256.0), (0, 5, 1.0), (3, 4, 5.0 / 16.0), (0, 0, 1.0)] {
             assert!((sign_test(heads, throws) - p).abs() < 1e-12, "{heads} of {throws}");
         }
+    }
+
+    #[test]
+    fn the_interval_of_the_median_contains_that_of_the_distribution() {
+        let mut state = 3u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1u64 << 31) as f64
+        };
+        for blocks in [MIN_BLOCKS, BLOCKS] {
+            let mut covered = 0;
+            for _ in 0..1000 {
+                let values: Vec<f64> = (0..blocks).map(|_| uniform().powi(2)).collect();
+                let found = median(values.clone()).unwrap();
+                covered += u32::from((found - 0.25).abs() <= spread_of_median(values));
+            }
+            assert!(covered >= 930, "{covered} of 1000 with {blocks} blocks");
+        }
+        assert_eq!(spread_of_median(vec![4.0; 9]), 0.0);
     }
 
     /// Flows in both directions with these samples in each block: since the send, in the call.

@@ -63,6 +63,8 @@ pub struct SlowMessages {
     pub typical_ns: f64,
     /// By how much they take longer, ns.
     pub excess_ns: f64,
+    /// Larger part of the 95 % interval of `excess_ns` by the spread of the parts of the run, ns.
+    pub spread_ns: f64,
     /// By how much the clocks of the nodes can be wrong about `excess_ns`, ns.
     pub clock_error_ns: f64,
     /// Label of the function that receives them.
@@ -72,6 +74,11 @@ pub struct SlowMessages {
 }
 
 impl SlowMessages {
+    /// Returns by which share of itself the excess can be wrong.
+    pub(crate) fn relative_error(&self) -> f64 {
+        ((self.spread_ns + self.clock_error_ns) / self.excess_ns.max(1.0)).min(1.0)
+    }
+
     /// Returns whether the excess is more than the clocks of the nodes can be wrong about it.
     pub fn exceeds_clock_error(&self) -> bool {
         self.excess_ns > self.clock_error_ns
@@ -105,6 +112,11 @@ pub(crate) struct SlowNetwork {
     pub(crate) messages: SlowMessages,
     /// Calls that receive them by timeline, ascending.
     pub(crate) calls: Vec<Vec<SlowCall>>,
+    /// Calls that enter collectives which need some, by timeline, ascending; empty, if the clocks do not show that the messages
+    /// are slow.
+    collective_calls: Vec<Vec<u32>>,
+    /// By how much the messages take longer that such a collective needs, ns.
+    there_and_back_ns: u64,
 }
 
 impl SlowNetwork {
@@ -121,14 +133,21 @@ impl SlowNetwork {
         let reader = NetworkReader::new(job, messages);
         let flows = reader.flows();
         let classes: BTreeSet<FlowClass> = flows.keys().map(|key| key.class).collect();
-        let of_class = |class: &FlowClass| ClassFlows::new(&flows, *class).slow_messages();
-        let found: Vec<SlowMessages> =
+        let of_class = |class: &FlowClass| Some((*class, ClassFlows::new(&flows, *class).slow_messages()?));
+        let found: Vec<(FlowClass, SlowMessages)> =
             classes.iter().collect::<Vec<_>>().into_par_iter().filter_map(of_class).collect();
         let total = |of: &SlowMessages| of.excess_ns * of.calls as f64;
-        let largest = found.into_iter().max_by(|one, other| total(one).total_cmp(&total(other)))?;
+        let (first, largest) = found.into_iter().max_by(|(_, one), (_, other)| {
+            let are_known = one.exceeds_clock_error().cmp(&other.exceeds_clock_error());
+            are_known.then(total(one).total_cmp(&total(other)))
+        })?;
+        // Of other classes, only what the clocks and the spread of the times show counts, too.
+        let is_shown = |compared: &TimeComparison| {
+            compared.ratio > MIN_RATIO && compared.p < MAX_P && compared.excess_ns > compared.error_bound_ns
+        };
         let with_subject = |class: &FlowClass| {
             let compared = ClassFlows::new(&flows, *class).compare(largest.subject)?;
-            (compared.ratio > MIN_RATIO).then_some((*class, compared))
+            (*class == first || is_shown(&compared)).then_some((*class, compared))
         };
         let slow: BTreeMap<FlowClass, TimeComparison> = classes.iter().filter_map(with_subject).collect();
         let calls = |timeline: usize| -> Vec<SlowCall> {
@@ -146,49 +165,48 @@ impl SlowNetwork {
             };
             reader.receiving_calls(timeline).iter().filter_map(of_call).collect()
         };
-        let mut calls: Vec<Vec<SlowCall>> = (0..job.timelines.len()).into_par_iter().map(calls).collect();
-        if let NetworkSubject::Node(node) = largest.subject {
-            let there_and_back = (2.0 * largest.excess_ns).max(0.0) as u64;
-            add_collectives(&mut calls, job, instances, node, there_and_back);
-        }
-        Some(SlowNetwork { messages: largest, calls })
+        let calls = (0..job.timelines.len()).into_par_iter().map(calls).collect();
+        let collective_calls = match largest.subject {
+            NetworkSubject::Node(node) if largest.exceeds_clock_error() => {
+                collectives_of(job, instances, node)
+            }
+            _ => Vec::new(),
+        };
+        let there_and_back_ns = (2.0 * largest.excess_ns).max(0.0) as u64;
+        Some(SlowNetwork { messages: largest, calls, collective_calls, there_and_back_ns })
     }
 
-    /// Returns the slow messages that a call receives.
-    pub(crate) fn of_call(&self, timeline: usize, call: u32) -> Option<&SlowCall> {
+    /// Returns the slow messages that a call receives, or that the collective needs which it enters. Of a call with both, only
+    /// the messages count that it receives.
+    pub(crate) fn of_call(&self, timeline: usize, call: u32) -> Option<SlowCall> {
         let calls = self.calls.get(timeline)?;
-        calls.binary_search_by_key(&call, |slow| slow.call).ok().and_then(|place| calls.get(place))
+        if let Ok(place) = calls.binary_search_by_key(&call, |slow| slow.call) {
+            return calls.get(place).copied();
+        }
+        let found = self.collective_calls.get(timeline)?.binary_search(&call);
+        let collective_ns = self.there_and_back_ns;
+        found.is_ok().then_some(SlowCall { call, typical_share: 1.0, message_ns: 0, collective_ns })
     }
 }
 
-/// Adds the calls that enter a collective of a node and others, in which every member waits for all: it ends no sooner than a
-/// message of the node has reached the others, and one of the others the node.
-fn add_collectives(
-    calls: &mut [Vec<SlowCall>],
-    job: &JobCalls,
-    instances: &Instances,
-    node: u32,
-    there_and_back_ns: u64,
-) {
+/// Returns the calls, by timeline and ascending, that enter a collective of a node and others in which every member waits for
+/// all: it ends no sooner than a message of the node has reached the others, and one of the others the node.
+fn collectives_of(job: &JobCalls, instances: &Instances, node: u32) -> Vec<Vec<u32>> {
+    let mut calls = vec![Vec::new(); job.timelines.len()];
     for instance in 0..instances.len() as u32 {
         let members = instances.members(instance);
-        let node_of = |member: &Member| job.timelines[member.timeline as usize].node;
-        let is_of_node = |member: &Member| node_of(member) == node;
+        let is_of_node = |member: &Member| job.timelines[member.timeline as usize].node == node;
         let waits_for_all = instances.get(instance).waits == CollectiveWaits::ForAll;
-        if !waits_for_all || !members.iter().any(is_of_node) || members.iter().all(is_of_node) {
-            continue;
-        }
-        for member in members {
-            let call = member.call;
-            let slow = SlowCall { call, typical_share: 1.0, message_ns: 0, collective_ns: there_and_back_ns };
-            calls[member.timeline as usize].push(slow);
+        if waits_for_all && members.iter().any(is_of_node) && !members.iter().all(is_of_node) {
+            members.iter().for_each(|member| calls[member.timeline as usize].push(member.call));
         }
     }
-    for of_timeline in calls {
-        // If a call also receives messages, only these count.
-        of_timeline.sort_by_key(|slow| (slow.call, slow.collective_ns));
-        of_timeline.dedup_by_key(|slow| slow.call);
-    }
+    calls.par_iter_mut().for_each(|of_timeline| {
+        of_timeline.sort_unstable();
+        of_timeline.dedup();
+        of_timeline.shrink_to_fit();
+    });
+    calls
 }
 
 /// The flows of a class.
@@ -301,6 +319,7 @@ impl<'a> ClassFlows<'a> {
             time_ns: found.time_ns,
             typical_ns: found.typical_ns,
             excess_ns: found.excess_ns,
+            spread_ns: found.spread_ns,
             // A neighbour of a slow node has one slow pair only: the clocks must show it of most.
             clock_error_ns: match certain >= MIN_SLOW_SHARE * own.len() as f64 {
                 true => found.error_bound_ns,
