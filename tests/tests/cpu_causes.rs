@@ -34,11 +34,11 @@ fn alone_a_rank_that_shares_its_core_has_that_as_the_cause() {
         let share = cause["cpu_wait"]["share"].as_f64().unwrap();
         if pattern == "shared" {
             assert_eq!((&cause["kind"], &cause["is_certain"]), (&json!("cpu_wait"), &json!(true)), "{text}");
-            assert!(text.contains("too little CPU: it waited for one for "), "{text}");
+            assert!(text.contains("too little CPU: its thread with calls waited for one for "), "{text}");
             assert!((0.3..0.6).contains(&share), "the other process has half of the core: {share}");
         } else {
             assert_eq!((&cause["kind"], &cause["excluded"][0]), (&Json::Null, &json!("cpu_wait")), "{text}");
-            assert!(text.contains("not a lack of CPU (it waited for one for "), "{text}");
+            assert!(text.contains("not a lack of CPU (its thread with calls waited for one for "), "{text}");
             assert!(share < 0.2, "nothing else has its core: {share}");
         }
         let database = folder.path().join(format!("{pattern}.db"));

@@ -31,8 +31,7 @@ fn alone_a_rank_with_slow_reads_has_them_as_the_cause() {
     assert_eq!(judged.answer, Answer::Right, "{text}");
     let gain_error = judged.gain_error.unwrap() * truth.length_ns as f64 / truth.gain_ns as f64;
     assert!(gain_error.abs() < MAX_GAIN_ERROR, "{gain_error}: {text}");
-    let named =
-        "cause time in uninterruptible waits, as for a disk or file system: it was in such waits for ";
+    let named = "cause time in uninterruptible waits, as for a disk or file system: its thread with calls was in such waits for ";
     assert!(text.contains(named), "{text}");
     let found: Json = serde_json::from_str(&report("json", &recording.database)).unwrap();
     let cause = &found["findings"][0]["cause"];

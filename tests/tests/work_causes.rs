@@ -45,7 +45,7 @@ fn a_slow_gpu_without_clocks_is_named_with_what_would_record_them() {
     let run = write_scenario_without_clocks(&scenario(kind, (4, 60)), folder.path()).unwrap();
     let text = screen(&run);
     for part in [
-        "cause a slower GPU: its kernels take 10",
+        "cause a slower GPU is likely: its kernels take 10",
         " % of the time of those of other GPUs (median by name); this explains ",
         "; its clock is not recorded for most steps (rpd-collect --trace system)",
     ] {

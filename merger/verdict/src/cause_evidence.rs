@@ -94,7 +94,7 @@ pub(crate) struct CauseEvidence {
     pub(crate) kind: CauseKind,
     /// The share of the longer work that it explains. If it is not known: a clause that says why, and which option records it.
     pub(crate) explained: Result<ExplainedShare, String>,
-    /// The facts, as a clause: `it waited for one for 45 % of the steps, other ranks for 2 %`.
+    /// The facts, as a clause: `its thread with calls waited for one for 45 % of the steps, other ranks for 2 %`.
     pub(crate) facts: String,
     /// Continues the sentence that names the cause with its reason: `; the CPU quota of a cgroup took 45 % of a CPU`.
     pub(crate) reason: String,
@@ -114,9 +114,11 @@ impl CauseEvidence {
         self.explained.as_ref().map_or(0.0, |explained| explained.share)
     }
 
-    /// Returns whether it explains nearly all of the longer work.
+    /// Returns whether it explains nearly all of the longer work, and the records show it themselves.
     pub(crate) fn is_certain(&self) -> bool {
-        self.share() >= MIN_NAMED
+        // Kernels of an equal grid may have more to do all the same, so that a slower GPU remains a guess.
+        let is_shown = !matches!(self.kind, CauseKind::GpuNotClock | CauseKind::GpuSlower);
+        is_shown && self.share() >= MIN_NAMED
     }
 
     /// Returns whether it explains most of the longer work.

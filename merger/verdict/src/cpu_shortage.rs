@@ -50,7 +50,7 @@ pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Cau
     };
     let CpuShortage { share, typical_share, explained, throttled } = shortage;
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
-    let they = if is_one { "it" } else { "they" };
+    let they = if is_one { "its thread with calls" } else { "their threads with calls" };
     let others = typical_share.map_or(String::new(), |share| format!(", other ranks for {}", percent(share)));
     CauseEvidence {
         kind,

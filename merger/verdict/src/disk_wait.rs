@@ -4,30 +4,23 @@ use crate::analysed_run::AnalysedRun;
 use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
 use crate::cpu_shortage::{MIN_KNOWN, steps_of};
 use crate::names::ranks_of;
+use crate::sampled_share::SampledShare;
 use crate::shown_time::{percent, points};
+use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::json;
-
-/// Quantile of the normal distribution for an interval of 95 %.
-const QUANTILE: f64 = 1.96;
-
-/// How long threads were in uninterruptible waits in the steps, as a share of their time.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct DiskWaitShare {
-    share: f64,
-    /// The larger part of its 95 % interval.
-    error: f64,
-}
 
 /// Uninterruptible waits of the named ranks, and how much of the longer work they explain.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct DiskWait {
-    named: DiskWaitShare,
+    named: SampledShare,
     /// The same of another thread, in the median; `None` if it is known of no other.
-    typical: Option<DiskWaitShare>,
+    typical: Option<SampledShare>,
     /// Share of the excess of the work that the difference explains.
     explained: f64,
     explained_error: f64,
+    /// The same if the named threads were in such waits all the time of their calls for files, which is not work.
+    explained_outside_calls: f64,
 }
 
 /// Returns the evidence on uninterruptible waits.
@@ -47,17 +40,29 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
         let why = "uninterruptible waits, as for disks, are recorded for too small a part of the steps";
         return CauseEvidence::not_known(kind, why);
     };
-    let DiskWait { named, typical, explained, explained_error } = waits;
+    let DiskWait { named, typical, explained_error, .. } = waits;
+    let of_steps = || format!("{} ({}) of the steps", percent(named.share), points(named.error));
     if !waits.is_decided() {
-        let facts = format!("{} ({})", percent(named.share), points(named.error));
         let why = format!(
-            "too few samples show whether uninterruptible waits, as for disks, explain it: they take {facts} of the steps"
+            "too few samples show whether uninterruptible waits, as for disks, explain it: they take {}",
+            of_steps()
         );
         return CauseEvidence::not_known(kind, why);
     }
+    if waits.may_be_in_calls() {
+        let why = format!(
+            "whether uninterruptible waits, as for disks, explain it, as they may be in calls of MPI for files, which are no \
+             work: they take {}",
+            of_steps()
+        );
+        return CauseEvidence::not_known(kind, why);
+    }
+    // Calls for files are left out of what is named.
+    let explained =
+        if waits.explained < MIN_LIKELY { waits.explained } else { waits.explained_outside_calls };
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
-    let they = if is_one { "it was" } else { "they were" };
-    let of_share = |of: DiskWaitShare| format!("{} ({})", percent(of.share), points(of.error));
+    let they = if is_one { "its thread with calls was" } else { "their threads with calls were" };
+    let of_share = |of: SampledShare| format!("{} ({})", percent(of.share), points(of.error));
     let others = typical.map_or(String::new(), |typical| format!(", other ranks for {}", of_share(typical)));
     CauseEvidence {
         kind,
@@ -75,34 +80,21 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     }
 }
 
-impl DiskWaitShare {
-    /// Estimates the share from samples, and from the share of time in which the thread was blocked, which is exact.
-    ///
-    /// The exact time makes the error small for a thread that waits for nothing else: only for what it waits while it is
-    /// blocked is left to chance. It is used if that agrees with the share of all samples: a thread that sleeps for
-    /// microseconds wakes up with the sampler, which then finds it running too often. `samples` are all samples of its state.
-    fn estimate(blocked: f64, disk_samples: f64, sleep_samples: f64, samples: f64) -> DiskWaitShare {
-        let of_all = DiskWaitShare::of_samples(disk_samples, samples);
-        let of_blocked = DiskWaitShare::of_samples(disk_samples, disk_samples + sleep_samples);
-        let scaled = DiskWaitShare { share: blocked * of_blocked.share, error: blocked * of_blocked.error };
-        let agrees = (scaled.share - of_all.share).abs() <= of_all.error;
-        if agrees && scaled.error < of_all.error { scaled } else { of_all }
-    }
-
-    /// Estimates a share of samples by Wilson's method.
-    fn of_samples(found: f64, samples: f64) -> DiskWaitShare {
-        let share = if samples > 0.0 { (found / samples).min(1.0) } else { 0.0 };
-        let (low, high) = wilson_interval(share, samples);
-        DiskWaitShare { share, error: (high - share).max(share - low) }
-    }
-}
-
-/// Returns the 95 % interval of a share that was found in a number of samples.
-fn wilson_interval(share: f64, samples: f64) -> (f64, f64) {
-    let square = QUANTILE * QUANTILE / samples.max(1.0);
-    let variance = share * (1.0 - share) / samples.max(1.0) + square / (4.0 * samples.max(1.0));
-    let (middle, half) = (share + square / 2.0, QUANTILE * variance.max(0.0).sqrt());
-    (((middle - half) / (1.0 + square)).max(0.0), ((middle + half) / (1.0 + square)).min(1.0))
+/// Estimates the share of the time in uninterruptible waits from samples, and from the share of time in which the thread was
+/// blocked, which is exact.
+///
+/// The exact time makes the error small for a thread that waits for nothing else: only for what it waits while it is blocked
+/// is left to chance. It is used if that agrees with the share of all samples: a thread that sleeps for microseconds wakes up
+/// with the sampler, which then finds it running too often. `samples` are all samples of its state.
+fn disk_wait_share(blocked: f64, disk_samples: f64, sleep_samples: f64, samples: f64) -> SampledShare {
+    let of = |samples: f64| {
+        let share = if samples > 0.0 { (disk_samples / samples).min(1.0) } else { 0.0 };
+        SampledShare::of_samples(share, samples)
+    };
+    let (of_all, of_blocked) = (of(samples), of(disk_samples + sleep_samples));
+    let scaled = SampledShare { share: blocked * of_blocked.share, error: blocked * of_blocked.error };
+    let agrees = (scaled.share - of_all.share).abs() <= of_all.error;
+    if agrees && scaled.error < of_all.error { scaled } else { of_all }
 }
 
 impl DiskWait {
@@ -111,30 +103,40 @@ impl DiskWait {
         let job = &found.calls.job;
         let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
         let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
-        let mut others: Vec<DiskWaitShare> = (0..job.timelines.len() as u32)
+        let mut others: Vec<SampledShare> = (0..job.timelines.len() as u32)
             .filter(|other| is_thread(other) && !named.contains(other))
             .filter_map(|other| share_in_steps(found, other).map(|(share, _)| share))
             .collect();
         others.sort_by(|one, other| one.share.total_cmp(&other.share));
         let typical = others.get(others.len().saturating_sub(1) / 2).copied();
-        let shares: Option<Vec<(DiskWaitShare, f64)>> =
+        let shares: Option<Vec<(SampledShare, f64)>> =
             named.iter().map(|timeline| share_in_steps(found, *timeline)).collect();
         let shares = shares.filter(|shares| !shares.is_empty() && finding.excess_ns > 0)?;
         let all_ns: f64 = shares.iter().map(|(_, length_ns)| length_ns).sum();
-        let mean = |of: fn(DiskWaitShare) -> f64| -> f64 {
+        let mean = |of: fn(SampledShare) -> f64| -> f64 {
             shares.iter().map(|(share, length_ns)| of(*share) * length_ns).sum::<f64>() / all_ns
         };
-        let named = DiskWaitShare { share: mean(|share| share.share), error: mean(|share| share.error) };
+        let named = SampledShare { share: mean(|share| share.share), error: mean(|share| share.error) };
         let (typical_share, typical_error) =
             typical.map_or((0.0, 0.0), |typical| (typical.share, typical.error));
-        // Unlike a wait for a CPU, all of such a wait belongs to work: calls of MPI poll, or sleep until a message comes.
+        // Unlike a wait for a CPU, such a wait belongs to work, if not to calls for files: others poll, or sleep until a
+        // message comes.
         let lost = |share: f64| share * all_ns / finding.excess_ns as f64;
+        let timelines = finding.subject.timelines().iter().filter(|timeline| is_thread(timeline));
+        let in_calls_ns: f64 = timelines.map(|timeline| file_calls_ns(found, *timeline)).sum();
+        let longer = (named.share - typical_share).max(0.0);
         Some(DiskWait {
             named,
             typical,
-            explained: lost((named.share - typical_share).max(0.0)),
+            explained: lost(longer),
             explained_error: lost(named.error.hypot(typical_error)),
+            explained_outside_calls: lost((longer - in_calls_ns / all_ns).max(0.0)),
         })
+    }
+
+    /// Returns whether these waits explain most of the longer work, but not without those that calls for files may have.
+    fn may_be_in_calls(&self) -> bool {
+        self.explained >= MIN_LIKELY && self.explained_outside_calls < MIN_LIKELY
     }
 
     /// Returns whether the samples show that the waits explain most of the longer work, or that they do not.
@@ -144,9 +146,21 @@ impl DiskWait {
     }
 }
 
+/// Returns the duration of the calls of MPI for files of a thread in the steps, ns.
+fn file_calls_ns(found: &AnalysedRun<'_>, timeline: u32) -> f64 {
+    let own = &found.calls.job.timelines[timeline as usize];
+    let is_for_files = |label: u32| {
+        let label = found.calls.labels.get(label as usize);
+        matches!(label, Some(CallLabel::Function(name)) if name.starts_with("MPI_File_"))
+    };
+    let steps = own.first_call_of_step.first().zip(own.first_call_of_step.last());
+    let calls = steps.and_then(|(from, to)| own.calls.get(*from as usize..*to as usize)).unwrap_or_default();
+    calls.iter().filter(|call| is_for_files(call.label)).map(|call| call.duration_ns as f64).sum()
+}
+
 /// Returns the share of the waits of a thread in the time of the steps, and that time, ns; `None` if it is known for too
 /// small a part of them.
-fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(DiskWaitShare, f64)> {
+fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(SampledShare, f64)> {
     let cpus = found.calls.cpus.get(timeline as usize)?;
     let times = found.analysis.times_in_steps(timeline as usize, 0..found.calls.job.steps);
     let (from, to) = steps_of(found, timeline);
@@ -155,7 +169,7 @@ fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(DiskWaitSha
     if blocked.known_ns == 0.0 || blocked.known_ns < length_ns * MIN_KNOWN {
         return None;
     }
-    let share = DiskWaitShare::estimate(
+    let share = disk_wait_share(
         blocked.blocked_ns / blocked.known_ns,
         blocked.disk_samples,
         blocked.sleep_samples,
@@ -169,32 +183,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_that_of_wilson() {
-        // Newcombe (1998), table I: 81 of 263 and 0 of 20.
-        let near = |(low, high): (f64, f64), expected: (f64, f64)| {
-            assert!((low - expected.0).abs() < 1e-4 && (high - expected.1).abs() < 1e-4, "{low} {high}");
-        };
-        near(wilson_interval(81.0 / 263.0, 263.0), (0.2553, 0.3662));
-        near(wilson_interval(0.0, 20.0), (0.0, 0.1611));
-        near(wilson_interval(1.0 / 29.0, 29.0), (0.0061, 0.1718));
-    }
-
-    #[test]
     fn a_thread_that_waits_for_nothing_else_has_a_small_error() {
-        let only_disk = DiskWaitShare::estimate(0.4, 62.0, 0.0, 150.0);
+        let only_disk = disk_wait_share(0.4, 62.0, 0.0, 150.0);
         assert!((only_disk.share - 0.4).abs() < 1e-9 && only_disk.error < 0.03, "{only_disk:?}");
-        let half = DiskWaitShare::estimate(1.0, 50.0, 50.0, 100.0);
+        let half = disk_wait_share(1.0, 50.0, 50.0, 100.0);
         assert!((half.share - 0.5).abs() < 1e-9 && (0.09..0.11).contains(&half.error), "{half:?}");
-        let never = DiskWaitShare::estimate(0.02, 0.0, 0.0, 1000.0);
+        let never = disk_wait_share(0.02, 0.0, 0.0, 1000.0);
         assert!(never.share == 0.0 && never.error < 0.005, "{never:?}");
-        let unknown = DiskWaitShare::estimate(0.9, 0.0, 0.0, 0.0);
+        let unknown = disk_wait_share(0.9, 0.0, 0.0, 0.0);
         assert!(unknown.share == 0.0 && unknown.error > 0.7, "{unknown:?}");
     }
 
     #[test]
     fn sleep_that_samples_miss_is_no_wait_for_a_disk() {
         // 20 % of the time in disk waits, 60 % asleep, of which samples see a tenth.
-        let found = DiskWaitShare::estimate(0.8, 40.0, 12.0, 200.0);
+        let found = disk_wait_share(0.8, 40.0, 12.0, 200.0);
         assert!((found.share - 0.2).abs() < 1e-9 && (0.05..0.07).contains(&found.error), "{found:?}");
     }
 
@@ -215,7 +218,7 @@ mod tests {
                     disk += f64::from(drawn < share);
                     sleep += f64::from((share..0.6).contains(&drawn));
                 }
-                let found = DiskWaitShare::estimate(0.6, disk, sleep, 200.0);
+                let found = disk_wait_share(0.6, disk, sleep, 200.0);
                 covered += u32::from((found.share - share).abs() <= found.error);
             }
             assert!(covered >= 1860, "{covered} of 2000 at {share}");
@@ -225,8 +228,10 @@ mod tests {
     #[test]
     fn a_cause_is_decided_if_the_samples_are_enough() {
         let of = |explained, explained_error| {
-            let named = DiskWaitShare { share: 0.1, error: 0.01 };
-            DiskWait { named, typical: None, explained, explained_error }.is_decided()
+            let named = SampledShare { share: 0.1, error: 0.01 };
+            let explained_outside_calls = explained;
+            DiskWait { named, typical: None, explained, explained_error, explained_outside_calls }
+                .is_decided()
         };
         assert_eq!([of(0.9, 0.2), of(0.1, 0.1)], [true, true]);
         assert_eq!([of(0.4, 0.2), of(0.6, 0.7)], [false, false]);

@@ -7,8 +7,8 @@ use crate::shown_time::percent;
 use crate::work_amounts::{AmountComparison, ComparedAmount, median};
 use rpd_calls::{COMMUNICATING, CallLabel};
 use rpd_graph::JobFinding;
-use serde_json::{Value as Json, json};
-use std::collections::BTreeSet;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kernels with a smaller share of the work of a GPU do not make it longer.
 const MIN_WORK_SHARE: f64 = 0.01;
@@ -19,6 +19,8 @@ const MAX_RANGE: f64 = 0.1;
 /// Maximum share of the longer work that kernels of other numbers, sizes or names may explain, so that they are the same:
 /// the rest of what a certain cause explains.
 const MAX_OTHER_WORK: f64 = 0.2;
+/// GPUs work in about the same share of the time, if these differ by no more.
+const MAX_BUSY_APART: f64 = 0.05;
 /// Minimum share of the steps in which a clock is known.
 const MIN_KNOWN: f64 = 0.8;
 
@@ -33,19 +35,21 @@ struct KernelSlowdown {
     range: f64,
     /// Duration of these kernels in the steps, ns.
     work_ns: f64,
+    /// Whether the sizes of all of them are known.
+    has_sizes: bool,
 }
 
 impl KernelSlowdown {
     fn of(comparison: &AmountComparison) -> Option<KernelSlowdown> {
-        let all_ns: f64 = comparison.compared.iter().map(|one| one.own.ns).sum();
-        let counts = |one: &&ComparedAmount| one.own.ns >= all_ns * MIN_WORK_SHARE;
+        let counts = |one: &&ComparedAmount| one.work_share >= MIN_WORK_SHARE;
         let counted: Vec<&ComparedAmount> = comparison.compared.iter().filter(counts).collect();
         let mut ratios: Vec<f64> = counted.iter().map(|one| one.slowness()).collect();
         ratios.sort_by(f64::total_cmp);
         let kernels = counted.iter().map(|one| one.label).collect::<BTreeSet<u32>>().len();
         let range = quantile(&ratios, 0.75)? - quantile(&ratios, 0.25)?;
         let work_ns = counted.iter().map(|one| one.own.ns).sum();
-        Some(KernelSlowdown { kernels, ratio: quantile(&ratios, 0.5)?, range, work_ns })
+        let has_sizes = counted.iter().all(|one| one.size_ratio.is_some());
+        Some(KernelSlowdown { kernels, ratio: quantile(&ratios, 0.5)?, range, work_ns, has_sizes })
     }
 
     /// Returns the time by which the work is longer, if all of it takes so many times as long, ns.
@@ -62,8 +66,12 @@ fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Examines whether the GPUs of the named ranks are slower. `None` if the finding is not about kernels and copies that other
-/// GPUs have as well.
-pub(crate) fn gpu_speed_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<CauseEvidence> {
+/// GPUs have as well. `comparison` is that of the work of streams.
+pub(crate) fn gpu_speed_evidence(
+    found: &AnalysedRun<'_>,
+    finding: &JobFinding,
+    comparison: &AmountComparison,
+) -> Option<CauseEvidence> {
     let label = finding.label?;
     let Some(CallLabel::GpuWork(name)) = found.calls.labels.get(label as usize) else { return None };
     let name = name.to_lowercase();
@@ -71,10 +79,9 @@ pub(crate) fn gpu_speed_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) 
         let why = "why this GPU takes longer in a collective, as links between GPUs are not recorded";
         return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
     }
-    let comparison = AmountComparison::of(found, finding, true);
     comparison.compared.iter().find(|one| one.label == label)?;
     let excess_ns = (finding.excess_ns > 0).then_some(finding.excess_ns as f64)?;
-    let slowness = KernelSlowdown::of(&comparison)?;
+    let slowness = KernelSlowdown::of(comparison)?;
     let other_work: f64 =
         comparison.compared.iter().map(|one| one.by_number_ns().abs() + one.by_size_ns().abs()).sum();
     let are_same = other_work + comparison.incomparable_ns <= excess_ns * MAX_OTHER_WORK;
@@ -85,15 +92,21 @@ pub(crate) fn gpu_speed_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) 
         is_one: ranks_of(found.calls, finding.subject.timelines()).len() == 1,
     };
     if !are_same {
-        return Some(
-            slower.excluded("other GPUs have other kernels, or another number or size of them".to_owned()),
-        );
+        let why =
+            "whether the GPU is slower, as other GPUs have other kernels, or another number or size of them";
+        return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
     }
     if !is_alike {
+        // A lower clock slows kernels by how much they compute.
         let [ratio, range] = [slowness.ratio, slowness.range].map(percent);
-        return Some(slower.excluded(format!("{} take {ratio} of the time of those of other GPUs, but not alike: half of the ratios span {range}", slower.kernels())));
+        let why = format!(
+            "whether the GPU is slower, as {} take {ratio} of the time of those of other GPUs, but not alike: half of the \
+             ratios span {range}",
+            slower.kernels()
+        );
+        return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
     }
-    Some(slower.by_clock(named_and_typical(found, finding)))
+    Some(slower.by_clock(GpuFigures::compare(found, finding)))
 }
 
 /// The figures of a GPU that is slower.
@@ -110,25 +123,28 @@ impl GpuSpeed {
         if self.is_one { "its kernels" } else { "their kernels" }
     }
 
-    fn excluded(&self, facts: String) -> CauseEvidence {
-        let explained = Ok(ExplainedShare { share: 0.0, error: None });
-        CauseEvidence {
-            kind: CauseKind::GpuSlower,
-            explained,
-            facts,
-            reason: String::new(),
-            json: Json::Null,
-        }
-    }
-
     /// Returns the evidence with the figures of the named GPUs and of others.
-    fn by_clock(&self, figures: Result<[GpuFigures; 2], &str>) -> CauseEvidence {
+    fn by_clock(&self, figures: Result<ComparedFigures, &str>) -> CauseEvidence {
         let share = self.slowness.longer_ns(self.slowness.ratio) / self.excess_ns;
         let (kernels, ratio) = (self.kernels(), percent(self.slowness.ratio));
         let slower = format!("{kernels} take {ratio} of the time of those of other GPUs (median by name)");
-        let clocks = figures.ok().map(|[named, typical]| (named.clock_mhz, typical.clock_mhz));
-        let by_clock =
-            clocks.map(|(named, typical)| self.slowness.longer_ns(typical / named) / self.excess_ns);
+        let by = |[named, typical]: [GpuClock; 2], of: fn(&GpuClock) -> f64| {
+            self.slowness.longer_ns(of(&typical) / of(&named)) / self.excess_ns
+        };
+        // Where other GPUs are idle meanwhile, their mean clock is lower, and only the highest ones can be compared.
+        let figures = figures.and_then(|figures| {
+            let by_highest = by(figures.clocks, |clock| clock.highest_mhz);
+            let by_mean = by(figures.clocks, |clock| clock.mean_mhz);
+            if by_highest >= MIN_LIKELY {
+                return Ok((figures, figures.clocks.map(|clock| clock.highest_mhz), by_highest));
+            }
+            match figures.are_busy_alike {
+                true => Ok((figures, figures.clocks.map(|clock| clock.mean_mhz), by_mean)),
+                false => Err("its clock cannot be compared, as other GPUs are idle for more of the time"),
+            }
+        });
+        let clocks = figures.ok().map(|(_, [named, typical], _)| (named, typical));
+        let by_clock = figures.ok().map(|(_, _, by_clock)| by_clock);
         let clock_text = |(named, typical): (f64, f64)| {
             format!(", at a shader clock of {named:.0} MHz, other GPUs {typical:.0} MHz")
         };
@@ -146,92 +162,148 @@ impl GpuSpeed {
             )),
             false => Ok(ExplainedShare { share, error: None }),
         };
-        let reason = match figures {
+        let mut reason = match figures {
             Err(why) => format!("; {why}"),
-            Ok(figures) => GpuFigures::text(figures),
+            Ok((figures, ..)) => figures.text(),
         };
-        let clock = |place: usize| figures.ok().map(|figures| figures[place].clock_mhz);
+        if !self.slowness.has_sizes {
+            reason += "; sizes of its kernels are not recorded";
+        }
         let json = json!({
             "ratio": self.slowness.ratio,
             "interquartile_range": self.slowness.range,
             "kernels": self.slowness.kernels,
-            "clock_mhz": clock(0),
-            "typical_clock_mhz": clock(1),
+            "clock_mhz": clocks.map(|(named, _)| named),
+            "typical_clock_mhz": clocks.map(|(_, typical)| typical),
             "explained": share,
         });
         CauseEvidence { kind, explained, facts, reason, json }
     }
 }
 
-/// Recorded metrics of a GPU, as means over the steps.
+/// Recorded shader clock of a GPU in the steps.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct GpuClock {
+    /// Mean, MHz.
+    mean_mhz: f64,
+    /// The clock that is not exceeded in nine tenths of the time, MHz.
+    highest_mhz: f64,
+}
+
+/// Recorded metrics of a GPU in the steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct GpuFigures {
-    /// Shader clock, MHz.
-    clock_mhz: f64,
-    /// Power, W.
+    clock: GpuClock,
+    /// Share of the time in which it works, or runs a kernel that waits for other GPUs.
+    busy: f64,
+    /// Mean power, W.
     power_w: Option<f64>,
-    /// Junction temperature, degrees Celsius.
+    /// Mean junction temperature, degrees Celsius.
     temperature_c: Option<f64>,
 }
 
-impl GpuFigures {
-    /// Returns the median of each figure.
-    fn median(all: &[GpuFigures]) -> Option<GpuFigures> {
-        let of = |figure: fn(&GpuFigures) -> Option<f64>| median(all.iter().filter_map(figure).collect());
-        Some(GpuFigures {
-            clock_mhz: of(|one| Some(one.clock_mhz))?,
-            power_w: of(|one| one.power_w),
-            temperature_c: of(|one| one.temperature_c),
-        })
-    }
+/// Figures of the named GPUs, and of others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct ComparedFigures {
+    clocks: [GpuClock; 2],
+    /// Whether they work in about the same share of the time: the clock of an idle GPU is lower.
+    are_busy_alike: bool,
+    power_w: Option<[f64; 2]>,
+    temperature_c: Option<[f64; 2]>,
+}
 
+impl ComparedFigures {
     /// Continues a sentence with what was recorded beside the clock.
-    fn text([named, typical]: [GpuFigures; 2]) -> String {
-        let figure = |name: &str, unit: &str, of: fn(&GpuFigures) -> Option<f64>| {
-            let (named, typical) = of(&named).zip(of(&typical))?;
-            Some(format!("; {name} {named:.0} {unit}, of other GPUs {typical:.0} {unit}"))
+    fn text(self) -> String {
+        let figure = |name: &str, unit: &str, of: Option<[f64; 2]>| {
+            of.map(|[named, typical]| {
+                format!("; {name} {named:.0} {unit}, of other GPUs {typical:.0} {unit}")
+            })
         };
         let figures = [
-            figure("power", "W", |one| one.power_w),
-            figure("junction temperature", "\u{b0}C", |one| one.temperature_c),
+            figure("power", "W", self.power_w),
+            figure("junction temperature", "\u{b0}C", self.temperature_c),
         ];
         figures.into_iter().flatten().collect()
     }
 }
 
-/// Returns the figures of the named GPUs and of the others, or why they are not known.
-fn named_and_typical(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<[GpuFigures; 2], &'static str> {
-    const NOT_RECORDED: &str = "its clock is not recorded for most steps (rpd-collect --trace system)";
-    let job = &found.calls.job;
-    let process_of = |timeline: &u32| job.timelines[*timeline as usize].process;
-    let named: BTreeSet<u32> = finding.subject.timelines().iter().map(process_of).collect();
-    let several = |process: &u32| found.calls.gpus.get(*process as usize).is_some_and(|gpus| gpus.count > 1);
-    if named.iter().any(several) {
-        return Err("its clock is not known, as the rank uses several GPUs");
+impl GpuFigures {
+    /// Compares the median figures of the named GPUs with those of the others; else, why they are not known.
+    fn compare(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<ComparedFigures, &'static str> {
+        const NOT_RECORDED: &str = "its clock is not recorded for most steps (rpd-collect --trace system)";
+        let job = &found.calls.job;
+        let process_of = |timeline: &u32| job.timelines[*timeline as usize].process;
+        let named: BTreeSet<u32> = finding.subject.timelines().iter().map(process_of).collect();
+        let several =
+            |process: &u32| found.calls.gpus.get(*process as usize).is_some_and(|gpus| gpus.count > 1);
+        if named.iter().any(several) {
+            return Err("its clock is not known, as the rank uses several GPUs");
+        }
+        let mut timelines: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (number, timeline) in job.timelines.iter().enumerate() {
+            timelines.entry(timeline.process).or_default().push(number);
+        }
+        let (mut of_named, mut of_others) = (Vec::new(), Vec::new());
+        for (process, timelines) in &timelines {
+            match (figures_of(found, *process, timelines), named.contains(process)) {
+                (Some(figures), true) => of_named.push(figures),
+                (Some(figures), false) => of_others.push(figures),
+                (None, true) => return Err(NOT_RECORDED),
+                (None, false) => {}
+            }
+        }
+        let all = [&of_named, &of_others];
+        let of = |figure: fn(&GpuFigures) -> Option<f64>| -> Option<[f64; 2]> {
+            let [named, typical] = all.map(|all| median(all.iter().filter_map(figure).collect()));
+            Some([named?, typical?])
+        };
+        let mean = of(|one| Some(one.clock.mean_mhz)).ok_or(NOT_RECORDED)?;
+        let highest = of(|one| Some(one.clock.highest_mhz)).ok_or(NOT_RECORDED)?;
+        let [named_busy, typical_busy] = of(|one| Some(one.busy)).ok_or(NOT_RECORDED)?;
+        Ok(ComparedFigures {
+            clocks: [0, 1].map(|place| GpuClock { mean_mhz: mean[place], highest_mhz: highest[place] }),
+            are_busy_alike: (named_busy - typical_busy).abs() <= MAX_BUSY_APART,
+            power_w: of(|one| one.power_w),
+            temperature_c: of(|one| one.temperature_c),
+        })
     }
-    let others = (0..job.processes).filter(|process| !named.contains(process));
-    let others: Vec<GpuFigures> = others.filter_map(|process| figures_of(found, process)).collect();
-    let named: Option<Vec<GpuFigures>> = named.iter().map(|process| figures_of(found, *process)).collect();
-    let named = named.and_then(|named| GpuFigures::median(&named));
-    named.zip(GpuFigures::median(&others)).map(|(named, typical)| [named, typical]).ok_or(NOT_RECORDED)
 }
 
-/// Returns the figures of the only GPU of a process in the steps; `None` if its clock is not known for most of them.
-fn figures_of(found: &AnalysedRun<'_>, process: u32) -> Option<GpuFigures> {
+/// Returns the figures of the only GPU of a process in the steps, of which these are the threads and streams; `None` if its
+/// clock is not known for most of them.
+fn figures_of(found: &AnalysedRun<'_>, process: u32, timelines: &[usize]) -> Option<GpuFigures> {
     let metrics = &found.calls.gpus.get(process as usize).filter(|gpus| gpus.count == 1)?.metrics;
-    let mut timelines = found.calls.job.timelines.iter();
-    let timeline = timelines.position(|timeline| timeline.process == process)?;
-    let length_ns = found.analysis.times_in_steps(timeline, 0..found.calls.job.steps).length_ns;
-    let from_ns = found.analysis.step_start_ns(timeline, 0);
+    let first = *timelines.first()?;
+    let length_ns = found.analysis.times_in_steps(first, 0..found.calls.job.steps).length_ns;
+    let from_ns = found.analysis.step_start_ns(first, 0);
     let to_ns = from_ns.saturating_add_unsigned(length_ns);
-    let known = |(mean, known_ns): (f64, f64)| {
-        (known_ns > 0.0 && known_ns >= length_ns as f64 * MIN_KNOWN).then_some(mean)
-    };
+    let is_known = |known_ns: f64| known_ns > 0.0 && known_ns >= length_ns as f64 * MIN_KNOWN;
+    let known = |(mean, known_ns): (f64, f64)| is_known(known_ns).then_some(mean);
+    let (highest_mhz, known_ns) = metrics.highest_shader_clock_between(from_ns, to_ns);
+    let mean_mhz = known(metrics.shader_clock_between(from_ns, to_ns)).filter(|clock| *clock > 0.0)?;
+    let busy_ns: f64 = timelines.iter().map(|timeline| busy_ns(found, *timeline)).sum();
     Some(GpuFigures {
-        clock_mhz: known(metrics.shader_clock_between(from_ns, to_ns)).filter(|clock| *clock > 0.0)?,
+        clock: GpuClock { mean_mhz, highest_mhz: known((highest_mhz, known_ns))?.max(mean_mhz) },
+        busy: (busy_ns / length_ns as f64).min(1.0),
         power_w: known(metrics.power_between(from_ns, to_ns)),
         temperature_c: known(metrics.temperature_between(from_ns, to_ns)),
     })
+}
+
+/// Returns how long a stream works in the steps, or runs kernels of collectives, ns.
+fn busy_ns(found: &AnalysedRun<'_>, timeline: usize) -> f64 {
+    let calls = &found.calls.job.timelines[timeline];
+    let steps = &calls.first_call_of_step;
+    if !calls.is_stream {
+        return 0.0;
+    }
+    let calls_of = |(from, to): (&u32, &u32)| *from as usize..(*to as usize).min(calls.calls.len());
+    let busy = |call: usize| {
+        let in_call = if calls.is_collective_kernel(call) { calls.calls[call].duration_ns } else { 0 };
+        calls.work_ns_before(call).saturating_add(in_call) as f64
+    };
+    steps.first().zip(steps.last()).map_or(0.0, |steps| calls_of(steps).map(busy).sum())
 }
 
 #[cfg(test)]
@@ -239,12 +311,18 @@ mod tests {
     use super::*;
 
     fn speed(kernels: usize, ratio: f64) -> GpuSpeed {
-        let slowness = KernelSlowdown { kernels, ratio, range: 0.01, work_ns: 1_000.0 };
+        let slowness = KernelSlowdown { kernels, ratio, range: 0.01, work_ns: 1_000.0, has_sizes: true };
         GpuSpeed { slowness, excess_ns: 1_000.0 * (1.0 - 1.0 / ratio), is_one: true }
     }
 
-    fn figures(clocks: [f64; 2]) -> Result<[GpuFigures; 2], &'static str> {
-        Ok(clocks.map(|clock_mhz| GpuFigures { clock_mhz, power_w: Some(500.0), temperature_c: None }))
+    /// Figures of GPUs that always work.
+    fn figures(clocks: [f64; 2]) -> Result<ComparedFigures, &'static str> {
+        Ok(ComparedFigures {
+            clocks: clocks.map(|mhz| GpuClock { mean_mhz: mhz, highest_mhz: mhz }),
+            are_busy_alike: true,
+            power_w: Some([500.0; 2]),
+            temperature_c: None,
+        })
     }
 
     #[test]
@@ -267,9 +345,29 @@ mod tests {
     }
 
     #[test]
+    fn idle_gpus_have_a_lower_mean_clock() {
+        // The named GPU always works, the others for 70 % of the time.
+        let with = |highest: [f64; 2], mean: [f64; 2]| {
+            let clocks = [0, 1].map(|place| GpuClock { mean_mhz: mean[place], highest_mhz: highest[place] });
+            let figures =
+                ComparedFigures { clocks, are_busy_alike: false, power_w: None, temperature_c: None };
+            speed(5, 1.43).by_clock(Ok(figures))
+        };
+        let throttled = with([1_400.0, 2_000.0], [1_400.0, 1_440.0]);
+        assert_eq!((throttled.kind, throttled.is_certain()), (CauseKind::GpuClock, true));
+        let unknown = with([2_000.0, 2_000.0], [2_000.0, 1_440.0]);
+        assert_eq!((unknown.kind, unknown.is_certain()), (CauseKind::GpuSlower, false));
+        assert!(
+            unknown
+                .naming_text()
+                .ends_with("; its clock cannot be compared, as other GPUs are idle for more of the time")
+        );
+    }
+
+    #[test]
     fn without_clocks_or_with_few_kernels_less_is_known() {
         let evidence = speed(5, 1.25).by_clock(Err("its clock is not recorded"));
-        assert_eq!((evidence.kind, evidence.is_certain()), (CauseKind::GpuSlower, true));
+        assert_eq!((evidence.kind, evidence.is_certain()), (CauseKind::GpuSlower, false));
         assert!(evidence.naming_text().ends_with("; its clock is not recorded"));
         assert!(speed(2, 1.25).by_clock(figures([2_000.0, 2_000.0])).explained.is_err());
         assert!(speed(2, 1.25).by_clock(figures([1_600.0, 2_000.0])).is_certain());

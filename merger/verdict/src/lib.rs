@@ -20,6 +20,7 @@ mod network;
 mod python_cause;
 mod python_choice;
 mod run_verdict;
+mod sampled_share;
 mod shown_time;
 mod verdict;
 mod why_not;

@@ -9,20 +9,22 @@ use rpd_graph::JobFinding;
 use serde_json::json;
 
 /// Examines whether the named ranks have more ranges, or their GPUs more or larger kernels. `None` if the finding is about
-/// other work.
-pub(crate) fn more_work_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<CauseEvidence> {
+/// other work. `comparison` is that of the work of threads, or of streams if the finding is about these.
+pub(crate) fn more_work_evidence(
+    found: &AnalysedRun<'_>,
+    finding: &JobFinding,
+    comparison: &AmountComparison,
+) -> Option<CauseEvidence> {
     let kind = CauseKind::MoreWork;
-    let are_streams = match found.calls.labels.get(finding.label? as usize)? {
-        CallLabel::Range(_) => false,
-        CallLabel::GpuWork(_) => true,
+    match found.calls.labels.get(finding.label? as usize)? {
+        CallLabel::Range(_) | CallLabel::GpuWork(_) => {}
         CallLabel::Between { .. } => {
             let why =
                 "whether they have more work, as no ranges mark it (roctx ranges, recorded by rpd-collect)";
             return Some(CauseEvidence::not_known(kind, why));
         }
         _ => return None,
-    };
-    let comparison = AmountComparison::of(found, finding, are_streams);
+    }
     let of_label =
         |label: Option<u32>| comparison.compared.iter().filter(move |one| Some(one.label) == label);
     // Work that no other rank does, and kernels of collectives, have nothing to be compared with.

@@ -10,6 +10,9 @@ use serde_json::{Value as Json, json};
 /// Smaller probabilities are not shown in figures.
 const MIN_SHOWN_P: f64 = 0.001;
 
+/// No message to another node takes less time, ns.
+const MIN_MESSAGE_NS: f64 = 1_000.0;
+
 /// Slow messages of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetworkText<'a> {
@@ -102,11 +105,14 @@ impl<'a> NetworkText<'a> {
                 ),
             ),
         };
+        // No network is that fast: calls mostly do not wait for other messages.
+        let comparison = match typical_ns < MIN_MESSAGE_NS {
+            true => format!("calls hardly wait for others of their size ({typical}"),
+            false => format!("{} times as long as others of their size ({typical}", ratio_text(ratio)),
+        };
+        let reservation = self.reservation();
         format!(
-            "{subject} take {time} in {function}, {} times as long as others of their size ({typical}; {p}; +- {clock_error} \
-             by the clocks); {gain}{}",
-            ratio_text(ratio),
-            self.reservation()
+            "{subject} take {time} in {function}, {comparison}; {p}; +- {clock_error} by the clocks); {gain}{reservation}"
         )
     }
 

@@ -6,8 +6,9 @@ use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare};
 use crate::cut::cut_middle;
 use crate::names::{label_text, process_of, ranks_of, short};
 use crate::python_choice::{
-    ChosenFunction, ComparedPart, LabelSamples, NotChosen, SampledShare, choose_function, compare_part,
+    ChosenFunction, ComparedPart, LabelSamples, NotChosen, choose_function, compare_part,
 };
+use crate::sampled_share::SampledShare;
 use crate::shown_time::{percent, points};
 use rayon::prelude::*;
 use rpd_calls::CallLabel;

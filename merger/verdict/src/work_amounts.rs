@@ -47,6 +47,8 @@ pub(crate) struct ComparedAmount {
     typical_each_ns: f64,
     /// Mean size of one of them divided by the median of the others; `None` if sizes are not known.
     pub(crate) size_ratio: Option<f64>,
+    /// Share of the work of the named process that is compared.
+    pub(crate) work_share: f64,
 }
 
 impl ComparedAmount {
@@ -96,7 +98,10 @@ impl AmountComparison {
             }
         }
         let of_process = |process: u32| timelines.get(&process).map_or(&[][..], Vec::as_slice);
-        let labels = longest_labels(found, named.iter().flat_map(|process| of_process(*process)).copied());
+        // Other streams of a named process may work more without delaying anything.
+        let named_timelines = finding.subject.timelines().iter().copied();
+        let is_of_kind = |timeline: &u32| job.timelines[*timeline as usize].is_stream == are_streams;
+        let labels = longest_labels(found, named_timelines.filter(is_of_kind));
         let amounts = |process: u32| amounts_of(found, of_process(process), &labels);
         let others: Vec<Vec<LabelAmount>> = (0..job.processes)
             .into_par_iter()
@@ -105,13 +110,17 @@ impl AmountComparison {
             .collect();
         let mut comparison = AmountComparison::default();
         for own in named.iter().map(|process| amounts(*process)) {
+            let mut of_process: Vec<ComparedAmount> = Vec::new();
             for (place, (label, own)) in labels.iter().zip(own).enumerate() {
                 let of_others = others.iter().filter_map(|amounts| amounts.get(place)).copied();
                 match compare(*label, own, of_others.collect()) {
-                    Some(compared) => comparison.compared.push(compared),
+                    Some(compared) => of_process.push(compared),
                     None => comparison.incomparable_ns += own.ns,
                 }
             }
+            let all_ns: f64 = of_process.iter().map(|one| one.own.ns).sum();
+            let with_share = |one: ComparedAmount| ComparedAmount { work_share: one.own.ns / all_ns, ..one };
+            comparison.compared.extend(of_process.into_iter().map(with_share));
         }
         comparison
     }
@@ -132,6 +141,7 @@ fn compare(label: u32, own: LabelAmount, mut others: Vec<LabelAmount>) -> Option
         typical_count: median(others.iter().map(|other| other.count).collect())?,
         typical_each_ns: median(others.iter().map(LabelAmount::each_ns).collect()).filter(|ns| *ns > 0.0)?,
         size_ratio,
+        work_share: 0.0,
     })
 }
 

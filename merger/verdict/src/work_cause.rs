@@ -7,6 +7,7 @@ use crate::disk_wait::disk_evidence;
 use crate::gpu_speed::gpu_speed_evidence;
 use crate::more_work::more_work_evidence;
 use crate::python_cause::{PythonEvidence, PythonFindings};
+use crate::work_amounts::AmountComparison;
 use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::{Value as Json, json};
@@ -25,13 +26,14 @@ impl WorkCause {
         let python = PythonFindings::of(found, finding);
         let label = finding.label.and_then(|label| found.calls.labels.get(label as usize));
         let is_of_gpu = matches!(label, Some(CallLabel::GpuWork(_)));
+        let comparison = AmountComparison::of(found, finding, is_of_gpu);
         let causes = [
             // Work of a GPU needs neither CPU nor disk.
             (!is_of_gpu).then(|| cpu_evidence(found, finding)),
             (!is_of_gpu).then(|| disk_evidence(found, finding)),
             python.garbage_evidence(found, finding),
-            more_work_evidence(found, finding),
-            gpu_speed_evidence(found, finding),
+            more_work_evidence(found, finding, &comparison),
+            gpu_speed_evidence(found, finding, &comparison),
         ];
         WorkCause { causes: causes.into_iter().flatten().collect(), python: python.function }
     }
@@ -60,7 +62,7 @@ impl WorkCause {
     fn excluded_text(&self) -> Option<String> {
         let excluded = self.causes.iter().filter(|evidence| evidence.is_excluded());
         let excluded: Vec<String> = excluded.map(CauseEvidence::excluded_text).collect();
-        let rest = "; other causes are not examined by this version";
+        let rest = "; causes that no line names are not examined by this version";
         (!excluded.is_empty()).then(|| format!("not {}{rest}", excluded.join(", nor ")))
     }
 

@@ -2,7 +2,7 @@
 
 use super::call_recorder::ModelledCalls;
 use super::program::Program;
-use crate::truth_real::{Finding, Gain, ReportFindings};
+use crate::truth_real::{Finding, Gain, LongerWorkCause, ReportFindings};
 use rpd_graph::{
     FindingSubject, JobDiagnosis, JobFinding, JobVerdict, NetworkFinding, NetworkSubject, StepPattern,
     WhatIfGain,
@@ -49,7 +49,7 @@ pub struct StatedFinding {
     pub gain: WhatIfGain,
     /// Whether the gain is a limit.
     pub is_at_most: bool,
-    /// Why the work takes longer, if that is stated as certain. The analysis of calls alone states no causes.
+    /// Why the work takes longer, if that is stated as certain, or as likely where it never is certain. The analysis of calls alone states no causes.
     pub work_cause: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl StatedFinding {
             pattern,
             gain: finding.gain.as_ref().map_or(WhatIfGain::default(), gain),
             is_at_most: finding.gain.as_ref().is_some_and(|gain| gain.bound == "at_most"),
-            work_cause: cause.filter(|cause| cause.is_certain).and_then(|cause| cause.kind.clone()),
+            work_cause: cause.filter(|cause| is_stated(cause)).and_then(|cause| cause.kind.clone()),
         }
     }
 }
@@ -141,4 +141,10 @@ fn nodes_of(found: &NetworkFinding) -> Vec<u32> {
 
 fn gain(gain: &Gain) -> WhatIfGain {
     WhatIfGain { ns: gain.ns, error_bound_ns: gain.error_bound_ns }
+}
+
+/// Whether a cause is certain, or one that is never more than likely.
+fn is_stated(cause: &LongerWorkCause) -> bool {
+    let never_certain = ["gpu_not_clock", "gpu_slower"];
+    cause.is_certain || cause.kind.as_deref().is_some_and(|kind| never_certain.contains(&kind))
 }
