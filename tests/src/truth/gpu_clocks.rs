@@ -1,12 +1,13 @@
 //! Shader clocks of GPUs, as the collector of the first rank of a node samples them for all GPUs of the node.
 
+use super::node_counters::add_sampler;
 use super::run_shards::push_values_of;
 use super::scenario::Scenario;
 use super::scenario_kind::GpuFault;
 use super::scenarios::gpus::shader_clock;
-use crate::synthetic::{RUN_START, Run, process_record};
+use crate::synthetic::{RUN_START, Run};
 use rpd_shard::model::{Value, rocpd};
-use rpd_shard::record::{Process, SYSTEM_SOURCE};
+use rpd_shard::record::SYSTEM_SOURCE;
 use rpd_shard::{ShardWriter, WriteError};
 
 /// Time between two samples, ns.
@@ -23,20 +24,10 @@ pub(super) fn add_gpu_clocks(
     (run, rank, length_ns): (&Run, u32, i64),
     (scenario, fault): (&Scenario, GpuFault),
 ) -> Result<(), WriteError> {
-    let planned = &run.ranks[rank as usize];
-    let Some(process) = planned.processes.first().filter(|process| process.local_rank == 0) else {
-        return Ok(());
-    };
-    let node = &run.nodes[planned.node];
-    shard.process(&Process {
-        source: SYSTEM_SOURCE,
-        pid: process.pid + 100_000,
-        worker: false,
-        command: format!("rpd-collect: system metrics of {}", node.node.hostname),
-        ..process_record(run, process)
-    })?;
+    let Some(node) = add_sampler(shard, run, rank)? else { return Ok(()) };
+    let of_rank = run.ranks[rank as usize].node;
     let mut counters = Vec::new();
-    let of_node = (0u32..).zip(&run.ranks).filter(|(_, other)| other.node == planned.node);
+    let of_node = (0u32..).zip(&run.ranks).filter(|(_, other)| other.node == of_rank);
     for (number, (rank, _)) in (0u32..).zip(of_node) {
         let (place, extdata) = (i64::from(number), gpu_extdata(number));
         let agent = [

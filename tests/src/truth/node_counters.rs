@@ -1,6 +1,6 @@
 //! Counters of nodes, as a collector writes them beside the rows of the first rank of its node.
 
-use crate::synthetic::{RUN_START, Run, process_record};
+use crate::synthetic::{RUN_START, Run, SyntheticNode, process_record};
 use rpd_shard::model::{Value, rocpd};
 use rpd_shard::record::{Process, SYSTEM_SOURCE};
 use rpd_shard::{ShardWriter, WriteError};
@@ -20,18 +20,17 @@ const COUNTERS: [(&str, &str, i64, [f64; 2]); 3] = [
 /// A counter that only the named node has, until the middle of the run.
 const ONLY_NAMED: (&str, &str, i64, f64) = ("only.<b>here</b>", "", CPU, -1.5);
 
-/// Adds the counters of the node of a rank. Of these, `subject` has some values of its own.
-pub(super) fn add_node_counters(
+/// Adds the process of the collector that samples the node of a rank, if that is the first one of its node. Returns the node.
+pub(super) fn add_sampler<'a>(
     shard: &mut ShardWriter<Vec<u8>>,
-    run: &Run,
+    run: &'a Run,
     rank: u32,
-    (subject, length_ns): (u32, i64),
-) -> Result<(), WriteError> {
-    let (planned, of_subject) = (&run.ranks[rank as usize], &run.ranks[subject as usize]);
+) -> Result<Option<&'a SyntheticNode>, WriteError> {
+    let planned = &run.ranks[rank as usize];
     let Some(process) = planned.processes.first().filter(|process| process.local_rank == 0) else {
-        return Ok(());
+        return Ok(None);
     };
-    let (node, is_named) = (&run.nodes[planned.node], planned.node == of_subject.node);
+    let node = &run.nodes[planned.node];
     shard.process(&Process {
         source: SYSTEM_SOURCE,
         pid: process.pid + 100_000,
@@ -39,6 +38,19 @@ pub(super) fn add_node_counters(
         command: format!("rpd-collect: system metrics of {}", node.node.hostname),
         ..process_record(run, process)
     })?;
+    Ok(Some(node))
+}
+
+/// Adds the counters of the node of a rank. Of these, `subject` has some values of its own.
+pub(super) fn add_node_counters(
+    shard: &mut ShardWriter<Vec<u8>>,
+    run: &Run,
+    rank: u32,
+    (subject, length_ns): (u32, i64),
+) -> Result<(), WriteError> {
+    let Some(node) = add_sampler(shard, run, rank)? else { return Ok(()) };
+    let [of_rank, of_subject] = [rank, subject].map(|rank| run.ranks[rank as usize].node);
+    let is_named = of_rank == of_subject;
     let (one, zero, none) = (Value::Int(1), Value::Int(0), Value::Text(b"{}"));
     for (place, kind, extdata) in [(0, "CPU", "{}"), (1, "GPU", r#"{"rpd":{"pci":"0000:c1:00.0"}}"#)] {
         let (kind, place, empty) = (Value::from(kind), Value::Int(place), Value::from(""));
@@ -82,7 +94,7 @@ pub(super) fn add_node_counters(
     shard.push(SYSTEM_SOURCE, rocpd::TRACK, &[one, one, Value::Null, track, none])?;
     let category = Value::Int(shard.string(b"SYSTEM_METRICS")?);
     // Nodes do not sample at the same time.
-    let first_ns = PERIOD_NS / 10 * (planned.node as i64 + 1);
+    let first_ns = PERIOD_NS / 10 * (of_rank as i64 + 1);
     let mut at_ns = first_ns;
     while at_ns < length_ns {
         let event = [category, zero, zero, zero, none, none, none];
