@@ -3,7 +3,8 @@
 // The part of the page with more about a line of the verdict.
 const PARTS = {
   where: 'labels', reaches: 'delays', cause: 'ranks', also: 'ranks', 'start-up': 'time', ending: 'time', time: 'time', 'GPU time': 'time',
-  efficiency: 'ranks', 'of GPUs': 'tables', steps: 'steps', complete: 'missing', clocks: 'clocks', why: 'ranks',
+  efficiency: 'ranks', 'of GPUs': 'tables', steps: 'steps', complete: 'missing', clocks: 'clocks', why: 'ranks', work: 'ranks',
+  network: 'ranks', CPUs: 'ranks',
 };
 const TABLES = {
   time: 'time by rank', step_series: 'steps', step_distribution: 'lengths of steps', pairs: 'pairs of ranks',

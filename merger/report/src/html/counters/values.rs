@@ -14,7 +14,7 @@ const BATCH_VALUES: usize = 1 << 18;
 /// Maximum number of rows at different times that share the values of an event. Recorders write one, or several at one time.
 const MAX_ROWS_OF_EVENT: u16 = 256;
 /// Maximum time for which the value of a sample counts, ns. Collectors write a value when it changes, and once a second.
-pub(super) const HOLD_NS: i64 = 2_000_000_000;
+pub(super) const HOLD_NS: i64 = 2_500_000_000;
 
 /// Tables of rows with times, and their columns: event, start and end.
 const TIMED_TABLES: [(TableId, &[&str; 3]); 5] = [
