@@ -81,7 +81,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
     assert_eq!(exit_code(&output), 7);
     assert!(ended.elapsed() < Duration::from_millis(6500), "{:?}", ended.elapsed());
     let line = String::from_utf8(output.stderr).unwrap();
-    assert!(line.lines().count() == 1 && line.contains("not finished within 5 s"), "{line}");
+    assert!(line.lines().count() == 1 && line.contains("read nothing for 5 s"), "{line}");
     // If the kernel does not do that itself for children of a dead parent.
     kill(collector, 18);
     until("the shard is complete", || is_complete(&bench));

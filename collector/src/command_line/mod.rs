@@ -116,7 +116,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSet>,
 
-    /// What to record: roctx, mpi, rccl, system (metrics of the node), all of these, python (samples of stacks) or none [default: all]
+    /// What to record: roctx, mpi, rccl, system (metrics of the node and of recorded threads), all of these, python (samples of stacks) or none [default: all]
     #[arg(long, value_name = "WHAT")]
     pub trace: Option<TraceSelection>,
 

@@ -14,7 +14,7 @@ const PYTHON: &str = "python";
 pub struct TraceSelection {
     /// Words of [`TRACED`] that the library records, in the order of that list.
     pub library: Vec<&'static str>,
-    /// Record the metrics of the node.
+    /// Record the metrics of the node and of recorded threads.
     pub system: bool,
     /// Sample the Python stacks of recorded threads.
     pub python: bool,

@@ -32,7 +32,7 @@ const MIN_AGE: Duration = Duration::from_secs(1);
 const MAX_THREADS: usize = 256;
 /// Maximum number of counters of a process: two or five for each thread that it ever had.
 const MAX_COUNTERS: i64 = 1 << 12;
-/// Maximum number of threads of which the state is sampled: such a read takes several times as long as that of the times.
+/// Maximum number of threads of which the state is sampled: such a read takes twice as long as that of the times or more.
 /// These are the first ones, among which are the main threads.
 const MAX_STATES: usize = 16;
 /// Number of open files of a thread.
