@@ -116,7 +116,8 @@ pub struct CollectOptions {
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSet>,
 
-    /// What to record: roctx, mpi, rccl, system (metrics of the node and of recorded threads), all of these, python (samples of stacks) or none [default: all]
+    /// What to record, separated by commas: roctx, mpi, rccl, system (metrics of the node and of recorded threads), python
+    /// (stack samples), all (everything but python) or none [default: all]
     #[arg(long, value_name = "WHAT")]
     pub trace: Option<TraceSelection>,
 
