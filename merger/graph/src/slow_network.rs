@@ -141,7 +141,7 @@ impl SlowNetwork {
             let are_known = one.exceeds_clock_error().cmp(&other.exceeds_clock_error());
             are_known.then(total(one).total_cmp(&total(other)))
         })?;
-        // Of other classes, only what the clocks and the spread of the times show counts, too.
+        // Another class counts only if its excess is larger than both chance and the clocks can explain.
         let is_shown = |compared: &TimeComparison| {
             compared.ratio > MIN_RATIO && compared.p < MAX_P && compared.excess_ns > compared.error_bound_ns
         };

@@ -82,7 +82,8 @@ impl WaitAnalysis<'_> {
         }
     }
 
-    fn calls_in_steps(&self, timeline: usize, steps: Range<u32>) -> Range<usize> {
+    /// Returns the calls of a thread or stream in some steps.
+    pub fn calls_in_steps(&self, timeline: usize, steps: Range<u32>) -> Range<usize> {
         let first = &self.graph.job.timelines[timeline].first_call_of_step;
         let at = |step: u32| first.get(step as usize).map_or(0, |call| *call as usize);
         at(steps.start)..at(steps.end)

@@ -153,8 +153,8 @@ fn file_calls_ns(found: &AnalysedRun<'_>, timeline: u32) -> f64 {
         let label = found.calls.labels.get(label as usize);
         matches!(label, Some(CallLabel::Function(name)) if name.starts_with("MPI_File_"))
     };
-    let steps = own.first_call_of_step.first().zip(own.first_call_of_step.last());
-    let calls = steps.and_then(|(from, to)| own.calls.get(*from as usize..*to as usize)).unwrap_or_default();
+    let calls = found.analysis.calls_in_steps(timeline as usize, 0..found.calls.job.steps);
+    let calls = own.calls.get(calls).unwrap_or_default();
     calls.iter().filter(|call| is_for_files(call.label)).map(|call| call.duration_ns as f64).sum()
 }
 

@@ -294,16 +294,14 @@ fn figures_of(found: &AnalysedRun<'_>, process: u32, timelines: &[usize]) -> Opt
 /// Returns how long a stream works in the steps, or runs kernels of collectives, ns.
 fn busy_ns(found: &AnalysedRun<'_>, timeline: usize) -> f64 {
     let calls = &found.calls.job.timelines[timeline];
-    let steps = &calls.first_call_of_step;
     if !calls.is_stream {
         return 0.0;
     }
-    let calls_of = |(from, to): (&u32, &u32)| *from as usize..(*to as usize).min(calls.calls.len());
     let busy = |call: usize| {
         let in_call = if calls.is_collective_kernel(call) { calls.calls[call].duration_ns } else { 0 };
         calls.work_ns_before(call).saturating_add(in_call) as f64
     };
-    steps.first().zip(steps.last()).map_or(0.0, |steps| calls_of(steps).map(busy).sum())
+    found.analysis.calls_in_steps(timeline, 0..found.calls.job.steps).map(busy).sum()
 }
 
 #[cfg(test)]
