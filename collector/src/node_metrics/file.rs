@@ -1,5 +1,6 @@
 //! Reads files of `/proc` and `/sys` repeatedly.
 
+use super::parse;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -68,6 +69,14 @@ impl BoundedFile {
         let read = buffer.get(..filled).unwrap_or_default();
         let whole = if filled < room { filled } else { read.iter().rposition(|b| *b == b'\n').unwrap_or(0) };
         Ok(read.get(..whole).unwrap_or_default())
+    }
+}
+
+impl BoundedFile {
+    /// Returns the first word of a small file as a number; `None` if it is none.
+    pub(super) fn number(&self) -> Option<u64> {
+        let mut buffer = [0; PAGE_BYTES];
+        parse::number(&String::from_utf8_lossy(self.read(&mut buffer).ok()?))
     }
 }
 

@@ -1,13 +1,17 @@
 //! Finds the files of this node to sample.
 
 use super::file::{BoundedFile, MAX_FILE_BYTES, MAX_NAME_BYTES, names_in, text_of};
-use super::metrics::{DeviceFlows, FileMeaning, NodeMetrics};
+use super::metrics::{DeviceFlows, FileMeaning, GrowingSum, NodeMetrics};
 use super::{gpu, parse};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 
 /// Maximum number of interfaces, of disks and of InfiniBand ports.
 const MAX_DEVICES: usize = 16;
+/// Maximum number of CPUs whose frequency is read.
+const MAX_CPUS: usize = 16;
+/// First kernel that reads the frequency of a CPU without an interrupt to it, and without a pause.
+const QUIET_FREQUENCY: (u32, u32) = (5, 19);
 /// Index of the agent for the CPUs and for the node as a whole.
 const NODE: usize = 0;
 
@@ -22,6 +26,7 @@ impl NodeMetrics {
             pci: String::new(),
         });
         find_cpu_and_memory(root, &mut metrics);
+        find_frequency(root, &mut metrics);
         find_interfaces(root, &mut metrics);
         find_infiniband(root, &mut metrics);
         find_disks(root, &mut metrics);
@@ -71,9 +76,26 @@ fn find_cpu_and_memory(root: &Path, metrics: &mut NodeMetrics) {
     // Converts ns to percent. `thread-self` is the thread that opens the file: the sampling thread.
     metrics.add(
         BoundedFile::page(&root.join("proc/thread-self/schedstat")),
-        FileMeaning::Rate(1e-7, None),
+        FileMeaning::Rate(GrowingSum::number(1e-7)),
         vec![of_node("sampler.cpu".to_owned(), "Share of one CPU in this sampling", "%", "rpd")],
     );
+}
+
+/// Adds the mean frequency of up to [`MAX_CPUS`] CPUs, at equal distances in the order of their numbers, where reading it does
+/// not disturb them.
+fn find_frequency(root: &Path, metrics: &mut NodeMetrics) {
+    let release = text_of(&root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+    if parse::kernel_version(&release).is_none_or(|version| version < QUIET_FREQUENCY) {
+        return;
+    }
+    let cpus = root.join("sys/devices/system/cpu");
+    let is_cpu = |name: &String| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
+    let names: Vec<String> = names_in(&cpus).into_iter().filter(is_cpu).collect();
+    let distance = names.len().div_ceil(MAX_CPUS).max(1);
+    let file = |name: &String| BoundedFile::page(&cpus.join(name).join("cpufreq/scaling_cur_freq"));
+    let files = names.iter().step_by(distance).filter_map(file).collect();
+    let description = "Mean frequency of at most 16 CPUs";
+    metrics.add_mean(files, 1000.0, of_node("cpu.frequency".to_owned(), description, "MHz", "cpu"));
 }
 
 fn find_interfaces(root: &Path, metrics: &mut NodeMetrics) {
@@ -81,8 +103,18 @@ fn find_interfaces(root: &Path, metrics: &mut NodeMetrics) {
     let names = names_of(&path, |text| {
         parse::interfaces(text).map(|(name, _)| name.to_owned()).filter(|name| name != "lo").collect()
     });
-    let directions = [("rx", "Bytes received by the interface"), ("tx", "Bytes sent by the interface")];
-    add_flows(&path, names, "network", directions, FileMeaning::Interfaces, metrics);
+    let counters = [
+        ("rx", "Bytes received by the interface", "B/s"),
+        ("tx", "Bytes sent by the interface", "B/s"),
+        ("rx_dropped", "Received packets that were dropped", "1/s"),
+    ];
+    add_flows(&path, names, "network", counters, FileMeaning::Interfaces, metrics);
+    let description = "TCP segments that were sent again";
+    metrics.add(
+        BoundedFile::page(&root.join("proc/net/snmp")),
+        FileMeaning::Rate(GrowingSum::parsed(parse::retransmits, 1.0)),
+        vec![of_node("network.tcp_retransmits".to_owned(), description, "1/s", "network")],
+    );
 }
 
 fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
@@ -91,8 +123,9 @@ fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
         let names = parse::disks(text).map(|(name, _)| name.to_owned());
         names.filter(|name| is_whole_disk(root, name)).collect()
     });
-    let directions = [("read", "Bytes read from the device"), ("write", "Bytes written to the device")];
-    add_flows(&path, names, "disk", directions, FileMeaning::Disks, metrics);
+    let counters =
+        [("read", "Bytes read from the device", "B/s"), ("write", "Bytes written to the device", "B/s")];
+    add_flows(&path, names, "disk", counters, FileMeaning::Disks, metrics);
 }
 
 /// Partitions have no folder of their own below `/sys/block`. Loop and ram devices are not disks.
@@ -108,31 +141,42 @@ fn find_infiniband(root: &Path, metrics: &mut NodeMetrics) {
         names_in(&ports).into_iter().map(move |port| (format!("{device}.{port}"), ports.join(port)))
     });
     for (instance, (name, folder)) in ports.take(MAX_DEVICES).enumerate() {
-        for (file, direction, description) in [
-            ("port_rcv_data", "rx", "Bytes received by the port"),
-            ("port_xmit_data", "tx", "Bytes sent by the port"),
+        // The port counts words of four bytes.
+        let ticks = "Ticks in which the port had data and sent none";
+        for (file, counter, description, units, (unit, max)) in [
+            ("port_rcv_data", "rx", "Bytes received by the port", "B/s", (4.0, u64::MAX)),
+            ("port_xmit_data", "tx", "Bytes sent by the port", "B/s", (4.0, u64::MAX)),
+            ("port_xmit_wait", "xmit_wait", ticks, "1/s", (1.0, u64::from(u32::MAX))),
+            (
+                "symbol_error",
+                "symbol_errors",
+                "Minor link errors of the port",
+                "1/s",
+                (1.0, u64::from(u16::MAX)),
+            ),
+            ("link_downed", "link_downed", "Failed recoveries of the link", "1/s", (1.0, u64::from(u8::MAX))),
         ] {
-            let counter = of_node(format!("infiniband.{name}.{direction}"), description, "B/s", "infiniband");
+            let counter = of_node(format!("infiniband.{name}.{counter}"), description, units, "infiniband");
             let file = BoundedFile::page(&folder.join("counters").join(file));
-            // The port counts words of four bytes.
-            metrics.add(file, FileMeaning::Rate(4.0, None), vec![MetricCounter { instance, ..counter }]);
+            let counters = vec![MetricCounter { instance, ..counter }];
+            metrics.add(file, FileMeaning::Rate(GrowingSum::up_to(max, unit)), counters);
         }
     }
 }
 
-/// Adds a file with two counters for each device that it lists.
-fn add_flows(
+/// Adds a file with these counters, by name, description and units, for each device that it lists.
+fn add_flows<const N: usize>(
     path: &Path,
     names: Vec<String>,
     component: &'static str,
-    directions: [(&str, &'static str); 2],
-    meaning: fn(DeviceFlows) -> FileMeaning,
+    of_device: [(&str, &'static str, &'static str); N],
+    meaning: fn(DeviceFlows<N>) -> FileMeaning,
     metrics: &mut NodeMetrics,
 ) {
     let counters = names.iter().enumerate().flat_map(|(instance, device)| {
-        directions.map(|(direction, description)| {
-            let name = format!("{component}.{device}.{direction}");
-            MetricCounter { instance, ..of_node(name, description, "B/s", component) }
+        of_device.map(|(counter, description, units)| {
+            let name = format!("{component}.{device}.{counter}");
+            MetricCounter { instance, ..of_node(name, description, units, component) }
         })
     });
     let counters = counters.collect();

@@ -75,6 +75,7 @@ fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMet
     if let Some(power) = power.into_iter().find(|path| path.exists()) {
         add(power, 1e6, "gpu.power", "Power of the GPU", "W");
     }
+    add(sensors.join("power1_cap"), 1e6, "gpu.power_cap", "Power that the GPU must not exceed", "W");
     for sensor in 1..=MAX_SENSORS {
         let (name, description) = match text_of(&sensors.join(format!("temp{sensor}_label"))).as_deref() {
             Some("edge") => ("gpu.temperature_edge", "Temperature at the edge of the die"),

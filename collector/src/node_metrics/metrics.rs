@@ -6,7 +6,7 @@ use crate::shard_output::{MetricAgent, MetricCounter};
 use std::time::Instant;
 
 /// Maximum number of counters of a node.
-pub(super) const MAX_COUNTERS: usize = 256;
+pub(super) const MAX_COUNTERS: usize = 512;
 /// Number of consecutive failures after which a file is no longer read.
 const MAX_FAILURES: u32 = 3;
 /// Bytes of a sector in `/proc/diskstats`, independent of the device.
@@ -17,7 +17,8 @@ pub(super) struct NodeMetrics {
     pub(super) agents: Vec<MetricAgent>,
     pub(super) counters: Vec<MetricCounter>,
     files: Vec<SampledFile>,
-    /// Maximum number of files that stay open.
+    /// Number of files that stay open, and its maximum.
+    open_files: usize,
     max_open_files: usize,
     buffer: Vec<u8>,
 }
@@ -37,27 +38,66 @@ pub(super) enum FileMeaning {
     Cpu(Option<CpuTimes>),
     /// `/proc/meminfo`: two counters.
     Memory,
-    /// `/proc/net/dev`: two counters per interface.
-    Interfaces(DeviceFlows),
+    /// `/proc/net/dev`: three counters per interface.
+    Interfaces(DeviceFlows<3>),
     /// `/proc/diskstats`: two counters per disk.
-    Disks(DeviceFlows),
-    /// An increasing sum, reported as a rate per second times this factor.
-    Rate(f64, Option<(i64, u64)>),
+    Disks(DeviceFlows<2>),
+    /// An increasing sum, reported as a rate.
+    Rate(GrowingSum),
     /// A value, divided by this number.
     Value(f64),
+    /// The mean of those of this file and others that can be read, divided by this number. The others stay open.
+    Mean(Vec<BoundedFile>, f64),
 }
 
-/// Devices that have a line in a file.
-pub(super) struct DeviceFlows {
+/// Devices that have a line in a file, with some counters each.
+pub(super) struct DeviceFlows<const N: usize> {
     names: Vec<String>,
-    last: Vec<Option<[u64; 2]>>,
+    last: Vec<Option<[u64; N]>>,
     at: i64,
+}
+
+/// An increasing sum in a file.
+pub(super) struct GrowingSum {
+    parse: fn(&str) -> Option<u64>,
+    /// Where it stays once it is reached: there is no rate from then on.
+    max: u64,
+    /// Factor of the rate per second.
+    unit: f64,
+    last: Option<(i64, u64)>,
+}
+
+impl GrowingSum {
+    /// The first word of the file is the sum.
+    pub(super) fn number(unit: f64) -> GrowingSum {
+        GrowingSum::parsed(parse::number, unit)
+    }
+
+    /// The first word of the file is the sum, which stays at a maximum.
+    pub(super) fn up_to(max: u64, unit: f64) -> GrowingSum {
+        GrowingSum { max, ..GrowingSum::number(unit) }
+    }
+
+    /// `parse` finds the sum in the file.
+    pub(super) fn parsed(parse: fn(&str) -> Option<u64>, unit: f64) -> GrowingSum {
+        GrowingSum { parse, max: u64::MAX, unit, last: None }
+    }
 }
 
 impl NodeMetrics {
     pub(super) fn new(max_open_files: usize) -> NodeMetrics {
         let (agents, counters, files) = (Vec::new(), Vec::new(), Vec::new());
-        NodeMetrics { agents, counters, files, max_open_files, buffer: vec![0; MAX_FILE_BYTES] }
+        let buffer = vec![0; MAX_FILE_BYTES];
+        NodeMetrics { agents, counters, files, open_files: 0, max_open_files, buffer }
+    }
+
+    /// Adds a counter that is the mean of files, unless these are too many to stay open.
+    pub(super) fn add_mean(&mut self, mut files: Vec<BoundedFile>, divisor: f64, counter: MetricCounter) {
+        let first = files.pop();
+        if self.open_files + files.len() < self.max_open_files {
+            self.open_files += files.len();
+            self.add(first, FileMeaning::Mean(files, divisor), vec![counter]);
+        }
     }
 
     /// Adds a file and its counters, unless there are too many.
@@ -68,8 +108,10 @@ impl NodeMetrics {
         counters: Vec<MetricCounter>,
     ) {
         let Some(mut file) = file else { return };
-        if self.files.len() >= self.max_open_files {
+        if self.open_files >= self.max_open_files {
             file.close();
+        } else {
+            self.open_files += 1;
         }
         if self.counters.len() + counters.len() <= MAX_COUNTERS {
             let first = self.counters.len();
@@ -115,11 +157,11 @@ impl FileMeaning {
             }
             FileMeaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
             FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR_BYTES, time, values),
-            FileMeaning::Rate(unit, last) => {
-                let Some(now) = parse::number(text) else { return false };
-                let before = last.replace((time, now));
+            FileMeaning::Rate(sum) => {
+                let Some(now) = (sum.parse)(text) else { return false };
+                let before = sum.last.replace((time, now)).filter(|_| now < sum.max);
                 let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
-                set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
+                set(values, Some([rate.map(|rate| hundredths(rate * sum.unit))]));
                 true
             }
             FileMeaning::Value(divisor) => {
@@ -127,19 +169,28 @@ impl FileMeaning {
                 set(values, Some([value]));
                 value.is_some()
             }
+            FileMeaning::Mean(others, divisor) => {
+                // A CPU that went offline has none.
+                let others = others.iter().filter_map(BoundedFile::number);
+                let all: Vec<u64> = parse::number(text).into_iter().chain(others).collect();
+                let sum = all.iter().map(|value| *value as f64).sum::<f64>();
+                let mean = (!all.is_empty()).then(|| (sum / all.len() as f64 / *divisor).round());
+                set(values, Some([mean]));
+                mean.is_some()
+            }
         }
     }
 }
 
-impl DeviceFlows {
-    pub(super) fn of(names: Vec<String>) -> DeviceFlows {
+impl<const N: usize> DeviceFlows<N> {
+    pub(super) fn of(names: Vec<String>) -> DeviceFlows<N> {
         let last = vec![None; names.len()];
         DeviceFlows { names, last, at: 0 }
     }
 
     fn read<'a>(
         &mut self,
-        lines: impl Iterator<Item = parse::DeviceFlow<'a>>,
+        lines: impl Iterator<Item = parse::DeviceFlow<'a, N>>,
         unit: f64,
         time: i64,
         values: &mut [Option<f64>],
@@ -148,9 +199,9 @@ impl DeviceFlows {
         let before = std::mem::replace(&mut self.last, vec![None; self.names.len()]);
         for (name, now) in lines {
             let Some(place) = self.names.iter().position(|known| known == name) else { continue };
-            if let Some(Some([first, second])) = before.get(place) {
-                let rates = [rate(*first, now[0], passed), rate(*second, now[1], passed)];
-                let values = values.get_mut(2 * place..).unwrap_or_default();
+            if let Some(Some(before)) = before.get(place) {
+                let rates: [Option<f64>; N] = std::array::from_fn(|of| rate(before[of], now[of], passed));
+                let values = values.get_mut(N * place..).unwrap_or_default();
                 set(values, Some(rates.map(|rate| rate.map(|rate| (rate * unit).round()))));
             }
             if let Some(last) = self.last.get_mut(place) {

@@ -12,9 +12,9 @@
 //! namespace: containers with networks of their own are sampled once each.
 //!
 //! A rate or share is the growth of a sum since the previous tick, so the first tick has none, nor has a tick at which
-//! a sum decreased. Shares and InfiniBand rates are rounded to hundredths, other rates to whole bytes a second. A file
+//! a sum decreased. Shares, and rates of a file with one sum, are rounded to hundredths, those of interfaces and disks to whole numbers. A file
 //! that failed three times in a row is no longer read. Files of the node and those of threads stay open while they need
-//! at most an eighth of the descriptors each. Ticks are at random distances around a tenth of a second, and missed ones are not repeated. Devices that appear later are not seen.
+//! at most an eighth of the descriptors each; the node is not sampled where that is none. Ticks are at random distances around a tenth of a second, and missed ones are not repeated. Devices that appear later are not seen.
 //! Beyond 600 waiting ticks, ticks are dropped and counted (`ring_full`).
 //!
 //! docs/REFERENCE.md lists the counters.
@@ -172,6 +172,10 @@ impl NodeSampler<'_> {
     }
 
     fn claim(&self) -> Option<NodeSampling> {
+        // Even files that are closed at once would take descriptors that the recording needs.
+        if max_open_files() == 0 {
+            return None;
+        }
         let claim = NodeClaim::take("system", &self.config.run.to_string_lossy()).ok()?;
         let metrics = NodeMetrics::find(&self.config.root, max_open_files());
         let outbox = MetricsOutbox::new(self.config, &metrics, self.began, self.output.clone());

@@ -58,22 +58,30 @@ pub(super) fn memory_used(meminfo: &str) -> Option<[f64; 2]> {
     Some([used as f64, swap as f64])
 }
 
-/// A device and two of its counters.
-pub(super) type DeviceFlow<'a> = (&'a str, [u64; 2]);
+/// A device and some of its counters.
+pub(super) type DeviceFlow<'a, const N: usize> = (&'a str, [u64; N]);
 
-/// Parses `/proc/net/dev`: bytes received and sent per interface.
-pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
+/// Parses `/proc/net/dev`: bytes received and sent, and received packets dropped, per interface.
+pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = DeviceFlow<'_, 3>> {
     dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
         let mut words = counters.split_ascii_whitespace();
         let received = words.next()?.parse().ok()?;
-        let sent = words.nth(7)?.parse().ok()?;
-        Some((name.trim(), [received, sent]))
+        let dropped = words.nth(2)?.parse().ok()?;
+        let sent = words.nth(4)?.parse().ok()?;
+        Some((name.trim(), [received, sent, dropped]))
     })
 }
 
+/// Parses `/proc/net/snmp`: TCP segments sent again. A line of names is before that of the numbers.
+pub(super) fn retransmits(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+    let (names, numbers) = (lines.next()?.split_ascii_whitespace(), lines.next()?.split_ascii_whitespace());
+    names.zip(numbers).find(|(name, _)| *name == "RetransSegs").and_then(|(_, number)| number.parse().ok())
+}
+
 /// Parses `/proc/diskstats`: sectors of 512 bytes read and written per block device.
-pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
+pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_, 2>> {
     diskstats.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(2);
         let name = words.next()?;
@@ -81,6 +89,12 @@ pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
         let written = words.nth(3)?.parse().ok()?;
         Some((name, [read, written]))
     })
+}
+
+/// Parses the first two numbers of the version of a kernel, as of `5.14.0-427.el9.x86_64`.
+pub(super) fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// Parses the first word of a file as a number.
@@ -113,12 +127,20 @@ mod tests {
 
         let dev = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 1 2 3 4 5 6 7 8 9 10\n  \
                    eth0:18446744073709551615 0 0 0 0 0 0 0 42 0 0 0 0 0 0 0\n bad: 1 2 x\n";
-        assert_eq!(interfaces(dev).collect::<Vec<_>>(), [("lo", [1, 9]), ("eth0", [u64::MAX, 42])]);
+        assert_eq!(interfaces(dev).collect::<Vec<_>>(), [("lo", [1, 9, 4]), ("eth0", [u64::MAX, 42, 0])]);
+
+        let snmp =
+            "Ip: Forwarding\nIp: 1\nTcp: RtoMin MaxConn OutSegs RetransSegs InErrs\nTcp: 200 -1 90 17 0\n";
+        assert_eq!(retransmits(snmp), Some(17));
+        assert_eq!(retransmits("Tcp: RtoMin RetransSegs\nTcp: 200\n"), None);
 
         let diskstats = " 254 0 vda 30 13 179 52 37 25 273 18 0 28\n 254 1 vda1 1\n";
         assert_eq!(disks(diskstats).collect::<Vec<_>>(), [("vda", [179, 273])]);
         assert_eq!((number("-40000\n"), number("")), (Some(-40_000_i64), None::<i64>));
         assert_eq!(number("7 8 9"), Some(7_u64));
+        assert_eq!(kernel_version("5.14.0-427.el9.x86_64"), Some((5, 14)));
+        assert_eq!(kernel_version("6.18-rc1"), Some((6, 18)));
+        assert_eq!((kernel_version("6"), kernel_version("linux"), kernel_version("")), (None, None, None));
     }
 
     /// Texts that resemble valid ones.
@@ -130,6 +152,8 @@ mod tests {
             "MemAvailable:",
             "SwapTotal:",
             "eth0:",
+            "Tcp:",
+            "RetransSegs",
             ":",
             "sda",
             " ",
@@ -156,8 +180,9 @@ mod tests {
             if let Some(used) = memory_used(&before) {
                 prop_assert!(used.iter().all(|bytes| *bytes >= 0.0 && bytes.is_finite()));
             }
-            interfaces(&before).chain(disks(&before)).for_each(drop);
-            let _ = (number::<i64>(&before), number::<u64>(&before));
+            interfaces(&before).for_each(drop);
+            disks(&before).for_each(drop);
+            let _ = (number::<i64>(&before), number::<u64>(&before), retransmits(&before));
         }
     }
 }
