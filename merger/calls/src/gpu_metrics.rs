@@ -8,8 +8,8 @@ use rpd_shard::model::rocpd;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Names of the counters: shader clock, power and junction temperature.
-const COUNTERS: [&str; 3] = ["gpu.clock_shader", "gpu.power", "gpu.temperature_junction"];
+/// Names of the counters: shader clock, power, junction temperature, and the power that must not be exceeded.
+const COUNTERS: [&str; 4] = ["gpu.clock_shader", "gpu.power", "gpu.temperature_junction", "gpu.power_cap"];
 /// Maximum number of GPUs of a unit.
 const MAX_GPUS: usize = 256;
 /// Maximum length of a PCI address.
@@ -65,6 +65,11 @@ impl GpuMetrics {
     /// Returns the mean of the junction temperature in the same way, degrees Celsius.
     pub fn temperature_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
         self.mean_between(2, from_ns, to_ns)
+    }
+
+    /// Returns the mean of the power that it must not exceed in the same way, W.
+    pub fn power_cap_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        self.mean_between(3, from_ns, to_ns)
     }
 
     fn mean_between(&self, counter: usize, from_ns: i64, to_ns: i64) -> (f64, f64) {
@@ -176,7 +181,7 @@ mod tests {
     fn a_mean_is_over_the_time_that_is_known() {
         let clock = [(100, 2000.0), (200, 1000.0), (400, 7.0)];
         let clock = clock.map(|(start_ns, value)| HeldValue { start_ns, value });
-        let metrics = GpuMetrics { values: [clock.to_vec(), Vec::new(), Vec::new()] };
+        let metrics = GpuMetrics { values: [clock.to_vec(), Vec::new(), Vec::new(), Vec::new()] };
         assert_eq!(metrics.shader_clock_between(0, 1000), (4000.0 / 3.0, 300.0));
         assert_eq!(metrics.shader_clock_between(150, 250), (1500.0, 100.0));
         assert_eq!(metrics.shader_clock_between(400, 1000), (0.0, 0.0));
