@@ -140,7 +140,9 @@ impl GpuSpeed {
             }
             match figures.are_busy_alike {
                 true => Ok((figures, figures.clocks.map(|clock| clock.mean_mhz), by_mean)),
-                false => Err("its clock cannot be compared, as other GPUs are idle for more of the time"),
+                false => {
+                    Err("its clock cannot be compared, as the GPUs are idle for different shares of the time")
+                }
             }
         });
         let clocks = figures.ok().map(|(_, [named, typical], _)| (named, typical));
@@ -198,6 +200,8 @@ struct GpuFigures {
     busy: f64,
     /// Mean power, W.
     power_w: Option<f64>,
+    /// Mean of the power that it must not exceed, W.
+    power_cap_w: Option<f64>,
     /// Mean junction temperature, degrees Celsius.
     temperature_c: Option<f64>,
 }
@@ -209,20 +213,25 @@ struct ComparedFigures {
     /// Whether they work in about the same share of the time: the clock of an idle GPU is lower.
     are_busy_alike: bool,
     power_w: Option<[f64; 2]>,
+    /// Power that they must not exceed, W.
+    power_cap_w: Option<[f64; 2]>,
     temperature_c: Option<[f64; 2]>,
 }
 
 impl ComparedFigures {
     /// Continues a sentence with what was recorded beside the clock.
     fn text(self) -> String {
-        let figure = |name: &str, unit: &str, of: Option<[f64; 2]>| {
+        let figure = |name: &str, unit: &str, of: Option<[f64; 2]>, caps: Option<[f64; 2]>| {
+            let cap = |place: usize| {
+                caps.map_or_else(String::new, |caps| format!(" of at most {:.0} {unit}", caps[place]))
+            };
             of.map(|[named, typical]| {
-                format!("; {name} {named:.0} {unit}, of other GPUs {typical:.0} {unit}")
+                format!("; {name} {named:.0} {unit}{}, of other GPUs {typical:.0} {unit}{}", cap(0), cap(1))
             })
         };
         let figures = [
-            figure("power", "W", self.power_w),
-            figure("junction temperature", "\u{b0}C", self.temperature_c),
+            figure("power", "W", self.power_w, self.power_cap_w),
+            figure("junction temperature", "\u{b0}C", self.temperature_c, None),
         ];
         figures.into_iter().flatten().collect()
     }
@@ -265,6 +274,7 @@ impl GpuFigures {
             clocks: [0, 1].map(|place| GpuClock { mean_mhz: mean[place], highest_mhz: highest[place] }),
             are_busy_alike: (named_busy - typical_busy).abs() <= MAX_BUSY_APART,
             power_w: of(|one| one.power_w),
+            power_cap_w: of(|one| one.power_cap_w),
             temperature_c: of(|one| one.temperature_c),
         })
     }
@@ -287,6 +297,7 @@ fn figures_of(found: &AnalysedRun<'_>, process: u32, timelines: &[usize]) -> Opt
         clock: GpuClock { mean_mhz, highest_mhz: known((highest_mhz, known_ns))?.max(mean_mhz) },
         busy: (busy_ns / length_ns as f64).min(1.0),
         power_w: known(metrics.power_between(from_ns, to_ns)),
+        power_cap_w: known(metrics.power_cap_between(from_ns, to_ns)).filter(|cap| *cap > 0.0),
         temperature_c: known(metrics.temperature_between(from_ns, to_ns)),
     })
 }
@@ -319,6 +330,7 @@ mod tests {
             clocks: clocks.map(|mhz| GpuClock { mean_mhz: mhz, highest_mhz: mhz }),
             are_busy_alike: true,
             power_w: Some([500.0; 2]),
+            power_cap_w: Some([750.0, 800.0]),
             temperature_c: None,
         })
     }
@@ -337,8 +349,8 @@ mod tests {
         assert_eq!(found([1_000.0, 2_000.0]), (CauseKind::GpuClock, 100));
         let text = speed(5, 1.25).by_clock(figures([1_600.0, 2_000.0])).naming_text();
         let expected = "a lower clock of the GPU: its kernels take 125 % of the time of those of other GPUs (median by name), at \
-                        a shader clock of 1600 MHz, other GPUs 2000 MHz; this explains 100 % of the longer work; power 500 W, \
-                        of other GPUs 500 W";
+                        a shader clock of 1600 MHz, other GPUs 2000 MHz; this explains 100 % of the longer work; power 500 W of \
+                        at most 750 W, of other GPUs 500 W of at most 800 W";
         assert_eq!(text, expected);
     }
 
@@ -347,19 +359,22 @@ mod tests {
         // The named GPU always works, the others for 70 % of the time.
         let with = |highest: [f64; 2], mean: [f64; 2]| {
             let clocks = [0, 1].map(|place| GpuClock { mean_mhz: mean[place], highest_mhz: highest[place] });
-            let figures =
-                ComparedFigures { clocks, are_busy_alike: false, power_w: None, temperature_c: None };
+            let figures = ComparedFigures {
+                clocks,
+                are_busy_alike: false,
+                power_w: None,
+                power_cap_w: None,
+                temperature_c: None,
+            };
             speed(5, 1.43).by_clock(Ok(figures))
         };
         let throttled = with([1_400.0, 2_000.0], [1_400.0, 1_440.0]);
         assert_eq!((throttled.kind, throttled.is_certain()), (CauseKind::GpuClock, true));
         let unknown = with([2_000.0, 2_000.0], [2_000.0, 1_440.0]);
         assert_eq!((unknown.kind, unknown.is_certain()), (CauseKind::GpuSlower, false));
-        assert!(
-            unknown
-                .naming_text()
-                .ends_with("; its clock cannot be compared, as other GPUs are idle for more of the time")
-        );
+        assert!(unknown.naming_text().ends_with(
+            "; its clock cannot be compared, as the GPUs are idle for different shares of the time"
+        ));
     }
 
     #[test]
