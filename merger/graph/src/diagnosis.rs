@@ -13,7 +13,8 @@ use crate::matched_share::{MIN_MATCHED, MatchedShare};
 use crate::network_gain::NetworkFinding;
 use crate::scenarios::{SCENARIOS_AT_ONCE, ScenarioTimes};
 use crate::slow_network::SlowMessages;
-use crate::suspects::{min_gain_ns, suspects, usual_threads};
+use crate::suspects::{min_gain_ns, suspects};
+use crate::usual_noise::UsualNoise;
 use crate::what_if::{STANDARD_ERRORS, WhatIf, WhatIfGain};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -197,8 +198,8 @@ impl WaitAnalysis<'_> {
                 true => gain_of_all,
                 false => what_if.gain_of_timelines(group, &before),
             };
+            let gain = self.with_chance(what_if, gain, group, &before);
             before.extend_from_slice(group);
-            let gain = self.with_chance(what_if, gain, &before, group.len());
             findings.push(self.finding(costs, group, gain));
             rest = smaller;
         }
@@ -206,21 +207,24 @@ impl WaitAnalysis<'_> {
     }
 
     /// Adds to the error bound of a gain what typical work shortens by chance: a step in which these threads happen to be the
-    /// longest lasts as long in a run without their excess, but not in the replay. As many other threads show it, where the
-    /// work of those `before` is typical already. Where the threads are few among all, it is small and not measured.
+    /// longest lasts as long in a run without their excess, but not in the replay. Another replay, in which their typical work
+    /// differs from step to step as that of usual threads does, shows how much that is. Twice that is added, as the work of
+    /// these threads may differ more. Where they are few among all, it is small and not measured.
     fn with_chance(
         &self,
         what_if: &WhatIf<'_>,
         gain: WhatIfGain,
+        group: &[u32],
         before: &[u32],
-        count: usize,
     ) -> WhatIfGain {
-        if count * MAX_THREADS_OF_ONE_BY_CHANCE < self.graph.job.timelines.len() {
+        let job = self.graph.job;
+        if group.len() * MAX_THREADS_OF_ONE_BY_CHANCE < job.timelines.len() {
             return gain;
         }
-        let others = usual_threads(self.graph.job, &self.table, before, count);
-        let by_chance = what_if.gain_of_timelines(&others, before).ns.max(0);
-        WhatIfGain { error_bound_ns: gain.error_bound_ns.saturating_add(by_chance), ..gain }
+        let all = [group, before].concat();
+        let Some(noise) = UsualNoise::new(job, &self.table, &all) else { return gain };
+        let by_chance = (gain.ns - what_if.gain_with_noise(group, before, noise).ns).max(0);
+        WhatIfGain { error_bound_ns: gain.error_bound_ns.saturating_add(by_chance.saturating_mul(2)), ..gain }
     }
 
     /// Returns how many of the threads, the one with the longest excess first, are a finding of their own: the next has

@@ -44,6 +44,7 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod usual_noise;
 mod wait_causes;
 mod waits;
 mod what_if;

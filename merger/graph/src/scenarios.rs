@@ -6,6 +6,7 @@ use crate::job_calls::CallTimeline;
 use crate::label_times::LabelTimes;
 use crate::replay::{ReplayDurations, ReplayObserver, ReplayTimes, ReplayedExit, replay};
 use crate::replay_plan::PlannedPlace;
+use crate::usual_noise::UsualNoise;
 use crate::work_table::WorkTable;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -37,6 +38,15 @@ pub(crate) struct SelectedWork {
     calls: Vec<Range<usize>>,
     /// Slot of the label under which the work is selected; `None` for all.
     slot: Option<usize>,
+    /// By how much its typical durations differ by chance; `None` if they do not.
+    noise: Option<UsualNoise>,
+}
+
+impl SelectedWork {
+    /// Selects the same work, of which typical durations differ by chance.
+    pub(crate) fn with_noise(self, noise: UsualNoise) -> SelectedWork {
+        SelectedWork { noise: Some(noise), ..self }
+    }
 }
 
 /// Other durations than the recorded ones.
@@ -114,9 +124,17 @@ impl<const N: usize> ReplayDurations<N> for ScenarioDurations<'_, N> {
             if let DurationScenario::TypicalWork(selected) = scenario
                 && selected.calls[place.timeline].contains(&place.call)
             {
-                *ns = match selected.slot {
-                    None => self.replays.typical[place.timeline].ns(place.call),
-                    slot => self.typical(slot).before(place.timeline, place.call),
+                let PlannedPlace { timeline, call } = place;
+                let typical = match selected.slot {
+                    None => self.replays.typical[timeline].ns(call),
+                    slot => self.typical(slot).before(timeline, call),
+                };
+                *ns = match &selected.noise {
+                    Some(noise) if typical < *ns => {
+                        let block = self.replays.table.block_of(&graph.job.timelines[timeline], call);
+                        noise.applied(typical, timeline, block).min(*ns)
+                    }
+                    _ => typical,
                 };
             }
         }
@@ -246,14 +264,15 @@ impl<'a> ScenarioReplays<'a> {
     /// Selects the work of all threads in some blocks.
     pub(crate) fn work_in(&self, blocks: &Range<usize>) -> SelectedWork {
         let timelines = self.graph.job.timelines.iter();
-        SelectedWork { calls: timelines.map(|of| self.table.calls_in(of, blocks)).collect(), slot: None }
+        let calls = timelines.map(|of| self.table.calls_in(of, blocks)).collect();
+        SelectedWork { calls, slot: None, noise: None }
     }
 
     /// Selects the work of some threads, under the label of a slot or under all.
     pub(crate) fn work_of(&self, timelines: &[u32], slot: Option<usize>) -> SelectedWork {
         let mut calls = vec![0..0; self.graph.job.timelines.len()];
         timelines.iter().for_each(|timeline| calls[*timeline as usize] = 0..usize::MAX);
-        SelectedWork { calls, slot }
+        SelectedWork { calls, slot, noise: None }
     }
 
     /// Selects the work of some threads in the steps.
@@ -263,6 +282,6 @@ impl<'a> ScenarioReplays<'a> {
         for timeline in timelines {
             calls[*timeline as usize] = self.table.calls_in(&jobs[*timeline as usize], &steps);
         }
-        SelectedWork { calls, slot: None }
+        SelectedWork { calls, slot: None, noise: None }
     }
 }

@@ -203,6 +203,43 @@ fn a_straggler_that_a_slower_one_hides_is_a_finding_of_its_own() {
     }
 }
 
+/// Ranks that meet in each step, with noise of their own; the second one has an excess. Returns how much it delays the run.
+fn meeting(ranks: usize, seed: usize, excess: u64) -> (JobCalls, i64) {
+    let steps = 0..60;
+    let work = |rank: usize, step: usize| noisy(rank + seed * ranks, step);
+    let program = |rank: usize| {
+        let of_step = |step: usize| {
+            let longer = if rank == 1 { excess } else { 0 };
+            let work = Act::Work(WORK, work(rank, step) + longer);
+            [Act::Step, work, Act::Collective(CollectiveWaits::ForAll)]
+        };
+        steps.clone().flat_map(of_step).collect()
+    };
+    let longest = |step: usize, longer: u64| {
+        (0..ranks).map(|rank| work(rank, step) + if rank == 1 { longer } else { 0 }).max().unwrap()
+    };
+    let gain_ns = steps.clone().map(|step| (longest(step, excess) - longest(step, 0)) as i64).sum();
+    (run(&(0..ranks).map(program).collect::<Vec<Vec<Act>>>(), 3), gain_ns)
+}
+
+#[test]
+fn the_error_of_a_gain_has_what_chance_makes_longer() {
+    for ranks in [2, 3, 5, 12] {
+        let (mut covered, mut error_ns, mut gain_ns) = (0, 0, 0);
+        for seed in 0..20 {
+            let (job, expected_ns) = meeting(ranks, seed, 5 * MS);
+            let (diagnosis, ..) = diagnose(&job);
+            let [finding] = &diagnosis.findings[..] else { panic!("{ranks} {seed}: {diagnosis:?}") };
+            assert_eq!(finding.subject.timelines(), [1]);
+            covered += usize::from((finding.gain.ns - expected_ns).abs() <= finding.gain.error_bound_ns);
+            error_ns += finding.gain.error_bound_ns;
+            gain_ns += expected_ns;
+        }
+        assert!(covered >= 18, "{ranks} ranks: {covered} of 20");
+        assert!(error_ns * 4 < gain_ns, "{ranks} ranks: {error_ns} of {gain_ns} ns");
+    }
+}
+
 /// A round of a random program.
 #[derive(Clone, Debug)]
 enum Round {

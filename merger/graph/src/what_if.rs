@@ -1,6 +1,7 @@
 //! What the job would gain with less work: its length in scenarios, less that in the replay of the recorded durations.
 
 use crate::scenarios::{DurationScenario, ScenarioReplays, ScenarioTimes, SelectedWork};
+use crate::usual_noise::UsualNoise;
 
 /// Half width of a 95 % interval, in standard errors.
 pub(crate) const STANDARD_ERRORS: f64 = 1.96;
@@ -50,6 +51,20 @@ impl WhatIf<'_> {
             false => with.next().map_or(WhatIfGain::default(), |with| self.gain_over(without, with)),
         };
         groups.iter().map(&mut gain).collect()
+    }
+
+    /// Returns the gain of one group of timelines, where that of those `before` is typical already, if typical work differs by
+    /// chance from step to step as that of usual threads does.
+    pub(crate) fn gain_with_noise(&self, timelines: &[u32], before: &[u32], noise: UsualNoise) -> WhatIfGain {
+        let all = self.scenarios.work_in_steps(before.iter().chain(timelines)).with_noise(noise.clone());
+        if before.is_empty() {
+            return self.gain(all);
+        }
+        let without = self.scenarios.work_in_steps(before).with_noise(noise);
+        match &self.scenarios.replay([all, without].map(DurationScenario::TypicalWork).into())[..] {
+            [all, without] => self.gain_over(without, all),
+            _ => WhatIfGain::default(),
+        }
     }
 
     /// Returns the gain of one group of timelines, as [`WhatIf::gains_of_groups`].
