@@ -9,7 +9,7 @@
 
 use crate::job_calls::JobCalls;
 use crate::suspects::usual_threads;
-use crate::work_table::WorkTable;
+use crate::work_table::{WorkTable, share_of_most};
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::sync::Arc;
 
@@ -21,8 +21,6 @@ const MIN_APART: usize = 2;
 const APART: f64 = 0.1;
 /// Fewer blocks show no noise.
 const MIN_BLOCKS: usize = 3;
-/// Threads with a smaller share of the longest work hardly work.
-const MIN_SHARE_OF_MOST: f64 = 0.1;
 
 /// Ratios of the work of usual threads to typical work.
 #[derive(Clone, Debug)]
@@ -78,12 +76,13 @@ impl UsualNoise {
 
 /// Returns up to two usual threads that work.
 fn working_threads(job: &JobCalls, table: &WorkTable, except: &[u32]) -> Vec<u32> {
-    let work = |timeline: usize| -> f64 {
-        table.step_blocks().map(|block| table.all_ns(timeline, block) as f64).sum()
+    let of_steps = |timeline: usize| {
+        table.step_blocks().map(|block| table.all_ns(timeline, block)).fold(0, u64::saturating_add)
     };
-    let all: Vec<f64> = (0..job.timelines.len()).map(work).collect();
-    let most = all.iter().copied().fold(0.0, f64::max);
-    let idle = (0u32..).zip(&all).filter(|(_, ns)| **ns < most * MIN_SHARE_OF_MOST).map(|(number, _)| number);
+    let work: Vec<u64> = (0..job.timelines.len()).map(of_steps).collect();
+    let working = share_of_most(&work);
+    let idle = (0..work.len()).filter(|timeline| working.binary_search(timeline).is_err());
+    let idle = idle.map(|timeline| timeline as u32);
     usual_threads(job, table, &except.iter().copied().chain(idle).collect::<Vec<u32>>(), 2)
 }
 

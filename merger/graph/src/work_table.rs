@@ -327,8 +327,8 @@ impl WorkTable {
     }
 }
 
-/// Returns the threads with a share of the longest work that counts.
-fn share_of_most(work: &[u64]) -> Vec<usize> {
+/// Returns the threads with a share of the longest work that counts, ascending.
+pub(crate) fn share_of_most(work: &[u64]) -> Vec<usize> {
     let most = work.iter().copied().max().unwrap_or(0);
     let counts = |timeline: &usize| most > 0 && work[*timeline] as f64 >= most as f64 * MIN_SHARE_OF_MOST;
     (0..work.len()).filter(counts).collect()
