@@ -12,9 +12,11 @@
 //! namespace: containers with networks of their own are sampled once each.
 //!
 //! A rate or share is the growth of a sum since the previous tick, so the first tick has none, nor has a tick at which
-//! a sum decreased. Shares, and rates of a file with one sum, are rounded to hundredths, those of interfaces and disks to whole numbers. A file
-//! that failed three times in a row is no longer read. Files of the node and those of threads stay open while they need
-//! at most an eighth of the descriptors each; the node is not sampled where that is none. Ticks are at random distances around a tenth of a second, and missed ones are not repeated. Devices that appear later are not seen.
+//! a sum decreased. Shares, and rates of a file with one sum, are rounded to hundredths, those of interfaces and disks
+//! to whole numbers. A file that failed three times in a row is no longer read. Files of the node and those of threads
+//! stay open while they need at most an eighth of the descriptors each; the node is not sampled where that is none.
+//! Ticks are at random distances around a tenth of a second, and missed ones are not repeated. Devices that appear
+//! later are not seen.
 //! Beyond 600 waiting ticks, ticks are dropped and counted (`ring_full`).
 //!
 //! docs/REFERENCE.md lists the counters.
