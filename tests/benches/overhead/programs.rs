@@ -54,20 +54,27 @@ static double waited(void) { return 100 * delayed / measured; }
 } while (0)
 "#;
 
-/// Prints ns of a push and pop pair, of two clock reads, and how long it had no CPU. Without a library there is no roctx: then
-/// the pair is a function call and a return.
+/// Prints ns of a push and pop pair, of two reads of the clock, of two reads of the processor's counter (0 where none is
+/// read), and how long it had no CPU. Without a library there is no roctx: then the pair is a function call and a return.
 pub(crate) const PAIRS: &str = r#"
+#ifdef __x86_64__
+#include <x86intrin.h>
+#define COUNT() __asm__ volatile("" : : "r"(__rdtsc()))
+#else
+#define COUNT() ((void)0)
+#endif
 static __attribute__((noinline)) int no_push(const char *m) { __asm__ volatile("" : : "r"(m)); return 0; }
 static __attribute__((noinline)) int no_pop(void) { __asm__ volatile(""); return 0; }
 int main(void) {
     int (*volatile push)(const char *) = roctxRangePushA ? roctxRangePushA : no_push;
     int (*volatile pop)(void) = roctxRangePop ? roctxRangePop : no_pop;
     struct timespec t;
-    double pair, clocks;
+    double pair, clocks, counts;
     push("warm"); pop();
     MEASURE(pair, 2000, push("forward"); pop());
     MEASURE(clocks, 2000, clock_gettime(CLOCK_BOOTTIME, &t); clock_gettime(CLOCK_BOOTTIME, &t));
-    printf("%f %f %f", pair, clocks, waited());
+    MEASURE(counts, 2000, COUNT(); COUNT());
+    printf("%f %f %f %f", pair, clocks, counts, waited());
     return 0;
 }
 "#;
