@@ -36,6 +36,8 @@ pub(crate) struct RunOutcome {
     pub(crate) lost: u64,
     /// CPU time of the collector.
     pub(crate) collector_ns: u64,
+    /// The part of it until the program ended.
+    pub(crate) beside_program_ns: u64,
     /// Largest memory of the rings that was seen, with their headers.
     pub(crate) ring_bytes: u64,
 }
@@ -82,7 +84,7 @@ impl DropRun<'_> {
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let mut outcome = RunOutcome::default();
         while child.try_wait().map_err(|error| error.to_string())?.is_none() {
-            look(child.id(), &mut outcome);
+            self.look(child.id(), &mut outcome);
             std::thread::sleep(LOOK_EVERY);
         }
         let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -95,31 +97,40 @@ impl DropRun<'_> {
         outcome.lost = ledger.losses.iter().map(|loss| loss.rows.unwrap_or(u64::MAX / 1024)).sum();
         Ok(outcome)
     }
-}
 
-/// Reads CPU time of the collector and memory of the rings.
-fn look(launcher: u32, outcome: &mut RunOutcome) {
-    for pid in family(launcher) {
-        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        if !read("comm").starts_with("rpd-collector") {
-            continue;
-        }
-        let stat = read("stat");
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        outcome.collector_ns = outcome.collector_ns.max(ticks * TICK_NS);
-        let rings = read("smaps");
-        let mut is_ring = false;
-        let mut bytes = 0;
-        for line in rings.lines() {
-            let mut words = line.split_whitespace();
-            let first = words.next().unwrap_or_default();
-            if !first.ends_with(':') {
-                is_ring = line.contains("memfd:rpd-ring");
-            } else if is_ring && first == "Rss:" {
-                bytes += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+    /// Reads CPU time of the collector and memory of the rings.
+    fn look(&self, launcher: u32, outcome: &mut RunOutcome) {
+        let family = family(launcher);
+        let read_of =
+            |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let is_program =
+            |pid: &u32| Some(read_of(*pid, "comm").trim_end().as_ref()) == self.program.file_name();
+        let is_running = family.iter().any(is_program);
+        for pid in family {
+            let read = |file: &str| read_of(pid, file);
+            if !read("comm").starts_with("rpd-collector") {
+                continue;
             }
+            let stat = read("stat");
+            let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+            let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+            outcome.collector_ns = outcome.collector_ns.max(ticks * TICK_NS);
+            if is_running {
+                outcome.beside_program_ns = outcome.collector_ns;
+            }
+            let rings = read("smaps");
+            let mut is_ring = false;
+            let mut bytes = 0;
+            for line in rings.lines() {
+                let mut words = line.split_whitespace();
+                let first = words.next().unwrap_or_default();
+                if !first.ends_with(':') {
+                    is_ring = line.contains("memfd:rpd-ring");
+                } else if is_ring && first == "Rss:" {
+                    bytes += words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+                }
+            }
+            outcome.ring_bytes = outcome.ring_bytes.max(bytes);
         }
-        outcome.ring_bytes = outcome.ring_bytes.max(bytes);
     }
 }
