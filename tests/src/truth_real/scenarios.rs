@@ -1,5 +1,6 @@
 //! The scenarios of the table in the design of rpd-report that real programs can show.
 
+use super::truth::READS;
 use serde::{Deserialize, Serialize};
 
 /// What a report has to name.
@@ -197,7 +198,7 @@ pub const SCENARIOS: [Scenario; 30] = [
 /// Those in which a report has to name why a rank is slow, in the order of the table.
 pub const CAUSE_SCENARIOS: [Scenario; 6] = [
     slow_by("shared-core", 13, "core", PlantedCause::SharedCore),
-    slow_by("slow-reads", 14, "reads", PlantedCause::SlowReads),
+    Scenario { label: READS, ..slow_by("slow-reads", 14, "reads", PlantedCause::SlowReads) },
     slow_by("garbage", 15, "garbage", PlantedCause::Garbage),
     clean_by("clean-core", "core", PlantedCause::SharedCore),
     clean_by("clean-reads", "reads", PlantedCause::SlowReads),

@@ -2,8 +2,11 @@
 
 use super::logs::RankLog;
 use super::replay::Replay;
-use super::scenarios::{Culprit, Proportions, Scenario};
+use super::scenarios::{Culprit, PlantedCause, Proportions, Scenario};
 use serde::{Deserialize, Serialize};
+
+/// Text of the range around each read.
+pub(super) const READS: &str = "read";
 
 /// What a report on a run has to say. All durations are ns and measured, but for `nominal_gain_ns`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +34,9 @@ pub struct Truth {
     /// work is not slept.
     #[serde(default)]
     pub absent_cause: Option<String>,
+    /// Time in reads, by rank, as the program measured it; empty, if it reads nothing.
+    #[serde(default)]
+    pub reads_ns_by_rank: Vec<i64>,
     /// First and last slow step, if only some are slow.
     pub phase: Option<(u32, u32)>,
     /// Length of the run, from the first begin of a rank to the last end.
@@ -117,6 +123,8 @@ impl Truth {
             && scenario.cause.is_none()
             && scenario.culprit != Culprit::Nobody;
         let planted = scenario.cause.filter(|_| scenario.culprit != Culprit::Nobody);
+        let reads = matches!(scenario.cause, Some(PlantedCause::SlowReads));
+        let reads = logs.iter().filter(|_| reads).map(|log| log.label_ns(READS));
         Ok(Truth {
             scenario: scenario.name.to_owned(),
             number: scenario.number,
@@ -128,6 +136,7 @@ impl Truth {
             label: scenario.label.to_owned(),
             cause: planted.map(|cause| cause.key().to_owned()),
             absent_cause: scenario.cause.filter(|_| planted.is_none()).map(|cause| cause.key().to_owned()),
+            reads_ns_by_rank: reads.collect(),
             phase: slow_steps.filter(|_| is_phase),
             length_ns: whole.length_ns,
             gain_ns,
@@ -149,6 +158,14 @@ impl Truth {
             caused_waits_ns: (whole.waits_ns + whole.finalize_waits_ns)
                 - (without_all.waits_ns + without_all.finalize_waits_ns),
         })
+    }
+
+    /// Returns whether a rank took so much longer in reads than each of the others, as the program measured it.
+    pub fn has_longer_reads(&self, rank: u32, more_ns: i64) -> bool {
+        let of_others = self.reads_ns_by_rank.iter().enumerate().filter(|(other, _)| *other != rank as usize);
+        let longest = of_others.map(|(_, ns)| *ns).max();
+        let own = self.reads_ns_by_rank.get(rank as usize);
+        own.zip(longest).is_some_and(|(own, longest)| own - longest >= more_ns)
     }
 
     /// The host names and ranks of a node.

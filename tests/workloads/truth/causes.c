@@ -126,8 +126,10 @@ static void slow_reads(void)
         begin_step(step);
         int64_t begin = begin_work("work");
         compute(rounds_of_step());
+        end_work("work", begin, 0);
+        begin = begin_work("read");
         int64_t longer = timed_read(file, bytes, step + s->rank) - fast[FAST_READS / 2];
-        end_work("work", begin, is_guilty() && longer > 0 ? longer : 0);
+        end_work("read", begin, is_guilty() && longer > 0 ? longer : 0);
         allreduce(&world);
         end_step();
     }
