@@ -22,6 +22,8 @@ mod finding;
 mod gap_matching;
 mod instances;
 mod job_calls;
+mod kernel_clocks;
+mod kernel_times;
 mod label_times;
 mod matched_share;
 mod message_calls;

@@ -1,13 +1,15 @@
 //! How long each call takes once what it waits for has come.
 //!
 //! Where the clocks are good enough, that is the time from the last of its dependencies to its end. Elsewhere it is
-//! estimated without comparing clocks: by the shortest duration of the collective, or of calls of its class.
+//! estimated without comparing clocks: by the shortest duration of the collective, or of calls of its class. Kernels of
+//! collectives have [`KernelTimes`].
 
 use crate::call_durations::CallDurations;
 use crate::call_graph::{Dependency, PackedDependency, TimelineDependencies, is_near};
 use crate::eager_limit::{SIZES, size_class};
 use crate::instances::Instances;
 use crate::job_calls::{BegunOperation, Call, CallTimeline, CollectiveWaits, JobCalls};
+use crate::kernel_times::KernelTimes;
 use crate::observed_waits::MIN_DURATION_BOUNDS;
 use crate::slow_network::SlowNetwork;
 use rayon::prelude::*;
@@ -30,6 +32,7 @@ pub(crate) fn transfer_times(
     let graph = MatchedCalls { job, instances };
     let (arrivals, shortest) =
         rayon::join(|| Arrivals::measure(graph), || ShortestCalls::measure(graph, dependencies));
+    let kernels = KernelTimes::measure(job, instances);
     let slow_network = slow_network.filter(|slow| slow.messages.exceeds_clock_error());
     let of_timeline = |(timeline, (calls, dependent)): (usize, (&CallTimeline, &TimelineDependencies))| {
         let mut sizes = CompletedSizes::new(graph, calls);
@@ -41,6 +44,10 @@ pub(crate) fn transfer_times(
             let after = |latest: i64| {
                 u64::try_from(own.exit_ns().saturating_sub(latest.max(own.enter_ns))).unwrap_or(0)
             };
+            let kernel = instance_of(dependencies).and_then(|instance| kernels.ns(instance, calls, own));
+            if let Some(ns) = kernel {
+                return ns;
+            }
             let latest = arrivals.latest(graph, calls, dependencies);
             match latest {
                 Some((latest, bound)) if bound.saturating_mul(MIN_DURATION_BOUNDS) <= own.duration_ns => {
@@ -55,14 +62,7 @@ pub(crate) fn transfer_times(
                             _ => ns.saturating_add(slow.message_ns).min(own.duration_ns),
                         };
                     }
-                    // The kernel of a slow link takes longer than the shortest of its collective after the last GPU
-                    // began; if one GPU always begins last with a slow kernel, all kernels last as long as that one.
-                    let measured =
-                        latest.filter(|_| calls.is_stream).map(|(latest, bound)| (after(latest), bound));
-                    match measured {
-                        Some((after, bound)) if after.abs_diff(ns) > bound => after,
-                        _ => ns,
-                    }
+                    ns
                 }
             }
         };
@@ -161,12 +161,8 @@ impl Arrivals {
         dependencies: &[PackedDependency],
         shortest: &ShortestCalls,
     ) -> u64 {
-        let of_instance = dependencies.iter().find_map(|dependency| match dependency.unpack() {
-            Dependency::Collective { instance, .. } => Some(instance),
-            Dependency::Enter { .. } => None,
-        });
         let is_for_all = |instance: &u32| graph.instances.get(*instance).waits == CollectiveWaits::ForAll;
-        if let Some(instance) = of_instance.filter(is_for_all) {
+        if let Some(instance) = instance_of(dependencies).filter(is_for_all) {
             return duration_ns.min(self.instances[instance as usize].shortest_ns);
         }
         let latency = match class.is_near {
@@ -175,6 +171,14 @@ impl Arrivals {
         };
         duration_ns.min(shortest.ns(class)).min(latency.saturating_add(class.bytes / BYTES_PER_NS))
     }
+}
+
+/// Returns the collective on which a call depends, if it does on one.
+fn instance_of(dependencies: &[PackedDependency]) -> Option<u32> {
+    dependencies.iter().find_map(|dependency| match dependency.unpack() {
+        Dependency::Collective { instance, .. } => Some(instance),
+        Dependency::Enter { .. } => None,
+    })
 }
 
 /// Returns when the last member of lower rank entered, ns in job time.
