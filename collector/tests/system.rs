@@ -267,11 +267,14 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
         let process =
             shard.processes.values().find(|process| process.command.contains("on_one_core")).unwrap();
         let ProcessCounters { values, .. } = counters(&shard, process.source);
-        let names = ["thread.cpu", "thread.cpu_wait", "thread.disk_wait", "thread.samples", "thread.sleep"];
-        assert_eq!(values.keys().collect::<Vec<_>>(), names);
+        let of_thread =
+            ["thread.cpu", "thread.cpu_wait", "thread.disk_wait", "thread.samples", "thread.sleep"];
+        let of_process = ["process.disk_read", "process.disk_write", "process.major_faults", "process.read"];
+        assert_eq!(values.keys().collect::<Vec<_>>(), [&of_process[..], &of_thread].concat());
         let main = format!(r#"{{"rpd":{{"tid":{},"cpus":"0"}}}}"#, process.pid);
-        rows(&shard, process.source, INFO_PMC, ["extdata"], |[extdata]| {
-            assert_eq!(extdata.text_lossy().unwrap(), main);
+        rows(&shard, process.source, INFO_PMC, ["name", "extdata"], |[name, extdata]| {
+            let is_of_thread = name.text_lossy().unwrap().starts_with("thread.");
+            assert_eq!(extdata.text_lossy().as_deref(), is_of_thread.then_some(main.as_str()));
         });
         let [from, to] = [values["thread.cpu"][0].0, values["thread.cpu"].last().unwrap().0];
         assert!(to - from > 1_500_000_000, "{} ns are sampled", to - from);
@@ -349,6 +352,67 @@ fn uninterruptible_waits_are_distinguished_from_others() {
     assert!(waits + sleeps > 25.0, "ten samples a second: {values:?}");
     let share = waits / (waits + sleeps);
     assert!((share - expected).abs() < 0.15, "{share} of the samples, {expected} of the time");
+}
+
+/// Reads from a device without storage, and from a file past the cache where the file system allows it. Prints the time, ns, and
+/// how many bytes it has read of both, and of the file, each 10 ms.
+const READING: &str = r#"
+    #define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    int main(int argc, char **argv) {
+        static char zeros[100000];
+        void *block;
+        int zero = open("/dev/zero", O_RDONLY), file = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+        if (argc < 2 || zero < 0 || file < 0 || posix_memalign(&block, 4096, 65536)) return 2;
+        if (write(file, zeros, 65536) != 65536 || fsync(file)) return 3;
+        int direct = open(argv[1], O_RDONLY | O_DIRECT);
+        long long all = 0, stored = 0;
+        roctxMarkA("reads");
+        for (int i = 0; i < 400; i++) {
+            struct timespec now;
+            if (read(zero, zeros, sizeof zeros) != sizeof zeros) return 4;
+            all += sizeof zeros;
+            if (direct >= 0 && pread(direct, block, 65536, 0) == 65536) all += 65536, stored += 65536;
+            clock_gettime(CLOCK_BOOTTIME, &now);
+            printf("%lld %lld %lld\n", now.tv_sec * 1000000000LL + now.tv_nsec, all, stored);
+            usleep(10000);
+        }
+        return 0;
+    }
+"#;
+
+#[test]
+fn the_reads_of_a_process_are_those_that_it_counts() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("reading", READING);
+    let (mut command, shard) = collect(&bench, "reads");
+    let output = run(command.arg("--").arg(&program).arg(bench.path("file")));
+    assert_eq!(exit_code(&output), 0, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Vec<f64>> =
+        text.lines().map(|line| line.split(' ').map(|number| number.parse().unwrap()).collect()).collect();
+    let shard = Shard::open(&shard).unwrap();
+    let process = shard.processes.values().find(|process| process.command.contains("reading")).unwrap();
+    let ProcessCounters { values, .. } = counters(&shard, process.source);
+    for (name, column) in [("process.read", 1), ("process.disk_read", 2)] {
+        let rates = &values[name];
+        assert!((2..=5).contains(&rates.len()), "once a second: {rates:?}");
+        let bytes: f64 = rates.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64 / 1e9).sum();
+        let at = |time: i64| {
+            let next = lines.partition_point(|line| line[0] < time as f64).min(lines.len() - 1);
+            lines[next][column]
+        };
+        let counted = at(rates.last().unwrap().0) - at(rates[0].0);
+        // Where a read past the cache is not possible, both are zero.
+        let most = counted * 0.1 + 1e5;
+        assert!((bytes - counted).abs() < most, "{name}: {bytes}, the program counted {counted}");
+    }
+    assert!(values["process.read"][0].1 > 1e6 && values["process.major_faults"].len() > 1);
 }
 
 /// A collector with nothing but its sampler.

@@ -160,7 +160,8 @@ impl FileMeaning {
             FileMeaning::Rate(sum) => {
                 let Some(now) = (sum.parse)(text) else { return false };
                 let before = sum.last.replace((time, now)).filter(|_| now < sum.max);
-                let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
+                let rate =
+                    before.and_then(|(at, before)| growth_per_second(before, now, time.saturating_sub(at)));
                 set(values, Some([rate.map(|rate| hundredths(rate * sum.unit))]));
                 true
             }
@@ -200,7 +201,8 @@ impl<const N: usize> DeviceFlows<N> {
         for (name, now) in lines {
             let Some(place) = self.names.iter().position(|known| known == name) else { continue };
             if let Some(Some(before)) = before.get(place) {
-                let rates: [Option<f64>; N] = std::array::from_fn(|of| rate(before[of], now[of], passed));
+                let rates: [Option<f64>; N] =
+                    std::array::from_fn(|of| growth_per_second(before[of], now[of], passed));
                 let values = values.get_mut(N * place..).unwrap_or_default();
                 set(values, Some(rates.map(|rate| rate.map(|rate| (rate * unit).round()))));
             }
@@ -213,13 +215,13 @@ impl<const N: usize> DeviceFlows<N> {
 }
 
 /// Returns the increase per second over `ns`. `None` for a sum that decreased, as after a reset.
-fn rate(before: u64, now: u64, ns: i64) -> Option<f64> {
+pub(super) fn growth_per_second(before: u64, now: u64, ns: i64) -> Option<f64> {
     let growth = now.checked_sub(before)?;
     (ns > 0).then(|| growth as f64 * 1e9 / ns as f64)
 }
 
 /// Rounds, because digits without significance cost space.
-fn hundredths(value: f64) -> f64 {
+pub(super) fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 

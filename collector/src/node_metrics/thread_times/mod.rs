@@ -4,10 +4,14 @@
 //! any other. The kernel counts the former exactly only with `kernel.task_delayacct`, and then not those of NFS and Lustre
 //! for a server.
 //!
+//! Once a second, it reads what quotas took from the process of these threads ([`cpu_quota`]), and how much that reads and
+//! writes ([`process_input`]).
+//!
 //! The rows belong to the process of the thread. A value counts from its time to that of the next one, see
 //! [`shares::ThreadShares`].
 
 mod cpu_quota;
+mod process_input;
 mod shares;
 mod thread_sums;
 
@@ -19,6 +23,7 @@ use crate::shard_output::{
     SideOutput,
 };
 use cpu_quota::CpuQuota;
+use process_input::ProcessInput;
 use shares::{IntervalShares, ThreadShares};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -96,6 +101,8 @@ struct SampledProcess {
     counters: i64,
     /// The quotas of its cgroups, with the key of their counter.
     quota: Option<(i64, SampledQuota)>,
+    /// What it reads and writes, with the key of the first of these counters.
+    input: Option<(i64, ProcessInput)>,
     /// How many threads have had each name.
     names: BTreeMap<Box<str>, u32>,
 }
@@ -167,9 +174,20 @@ impl ThreadTimes {
             }
         }
         for (source, process) in &mut self.processes {
-            let Some((counter, quota)) = &mut process.quota else { continue };
-            if let Some((start, share)) = quota.add(time).filter(|_| has_room) {
-                completed.entry((start, *source)).or_default().push((*counter, share));
+            let mut add = |start: i64, values: &mut dyn Iterator<Item = (i64, f64)>| {
+                if has_room {
+                    completed.entry((start, *source)).or_default().extend(values);
+                }
+            };
+            if let Some((counter, quota)) = &mut process.quota
+                && let Some((start, share)) = quota.add(time)
+            {
+                add(start, &mut std::iter::once((*counter, share)));
+            }
+            if let Some((first, input)) = &mut process.input
+                && let Some((start, rates)) = input.add(time)
+            {
+                add(start, &mut (*first..).zip(rates));
             }
         }
         self.push(completed);
@@ -185,7 +203,7 @@ impl ThreadTimes {
         self.end_threads(&gone);
         for (source, process) in &mut self.processes {
             if !self.threads.iter().any(|known| known.thread.source == *source) {
-                process.quota = None;
+                (process.quota, process.input) = (None, None);
             }
         }
         let last = self.threads.iter().map(|known| known.thread.number).max().unwrap_or(0);
@@ -282,6 +300,19 @@ impl ThreadTimes {
             counters.push(MetricCounter { name: QUOTA_COUNTER.to_owned(), thread: None, ..named });
             process.counters += 1;
             process.quota = Some((process.counters, quota));
+        }
+        if is_first && let Some(input) = ProcessInput::of(&self.root, pid, machine::boottime()) {
+            let named = |(name, description, units): &(&str, &'static str, &'static str)| MetricCounter {
+                name: (*name).to_owned(),
+                description,
+                units,
+                component: "process",
+                thread: None,
+                ..counter("", "")
+            };
+            counters.extend(process_input::COUNTERS.iter().map(named));
+            process.input = Some((process.counters + 1, input));
+            process.counters += process_input::COUNTERS.len() as i64;
         }
         self.items.push(OutputItem::MetricsDescription(Box::new(MetricsDescription {
             source,
