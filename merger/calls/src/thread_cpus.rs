@@ -2,7 +2,9 @@
 //! Collectors sample this.
 
 use crate::blocked_shares::{BlockedShare, BlockedTime};
-use crate::cpu_shares::{CpuShare, MAX_INTERVALS, in_few_intervals, in_order, time_between};
+use crate::cpu_shares::{
+    CpuShare, MAX_INTERVALS, few_intervals, in_few_intervals, in_order, time_between, values_between,
+};
 use crate::unit_rows::RegionRow;
 use rpd_console::Failure;
 use rpd_run::{RowUnit, RunDatabase, UnitNames};
@@ -25,6 +27,10 @@ const MAX_VALUES: usize = 1 << 24;
 const QUOTA_COUNTER: &str = "cgroup.cpu_throttled";
 /// Maximum time that quotas take, as a share of a CPU.
 const MAX_THROTTLED: f64 = 4096.0;
+/// Name of the counter of what a process fetched from storage.
+const FETCHED_COUNTER: &str = "process.disk_read";
+/// Maximum rate at which a process fetches from storage, bytes per second.
+const MAX_FETCHED: f64 = 1e15;
 /// Maximum length of a list of CPUs.
 const MAX_ALLOWED_BYTES: usize = 4096;
 
@@ -38,8 +44,19 @@ pub struct ThreadCpus {
     pub throttled: Vec<CpuShare>,
     /// How long it was blocked, and for what, by time; empty if that is not recorded.
     pub blocked: Vec<BlockedShare>,
+    /// How fast its process fetched bytes from storage, by time; empty if that is not recorded.
+    pub fetched: Vec<FetchRate>,
     /// The CPUs on which it may run, as `0,4-7`; empty if they are not known.
     pub allowed: String,
+}
+
+/// How fast a process fetched bytes from storage until the time of the next rate. The last one has no end and no meaning.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FetchRate {
+    /// Start, ns in job time.
+    pub start_ns: i64,
+    /// The rate.
+    pub bytes_per_s: f64,
 }
 
 impl ThreadCpus {
@@ -58,10 +75,19 @@ impl ThreadCpus {
         BlockedShare::sum_between(&self.blocked, from_ns, to_ns)
     }
 
+    /// Returns how many bytes its process fetched from storage between two times, and of how much of that time this is known,
+    /// ns.
+    pub fn fetched_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {
+        let rates = values_between(&self.fetched, |rate| rate.start_ns, from_ns, to_ns);
+        rates.fold((0.0, 0.0), |(bytes, known), (rate, length_ns)| {
+            (bytes + rate.bytes_per_s * length_ns / 1e9, known + length_ns)
+        })
+    }
+
     /// Returns how many bytes its lists take.
     pub(crate) fn bytes(&self) -> usize {
         let shares = size_of_val(&self.waits[..]) + size_of_val(&self.throttled[..]);
-        shares + size_of_val(&self.blocked[..]) + self.allowed.len()
+        shares + size_of_val(&self.blocked[..]) + size_of_val(&self.fetched[..]) + self.allowed.len()
     }
 
     /// Returns whether it is one that [`read_thread_cpus`] can make.
@@ -74,6 +100,9 @@ impl ThreadCpus {
         are_valid(&self.waits, 1.0)
             && are_valid(&self.throttled, MAX_THROTTLED)
             && BlockedShare::are_valid(&self.blocked)
+            && self.fetched.len() <= MAX_INTERVALS
+            && self.fetched.iter().all(|rate| (0.0..=MAX_FETCHED).contains(&rate.bytes_per_s))
+            && self.fetched.is_sorted_by(|one, other| one.start_ns < other.start_ns)
             && self.allowed.len() <= MAX_ALLOWED_BYTES
     }
 }
@@ -85,6 +114,8 @@ enum CpuCounter {
     Thread(i64, ThreadCounter),
     /// Quotas of the process.
     Throttled,
+    /// What the process fetched from storage.
+    Fetched,
 }
 
 /// The quantity that a counter of a thread has.
@@ -111,7 +142,8 @@ impl CpuCounter {
                 let counter = THREAD_COUNTERS.into_iter().find(|(name, _)| *name == base);
                 counter.map(|(_, counter)| CpuCounter::Thread(tid, counter))
             }
-            None => (name == QUOTA_COUNTER).then_some(CpuCounter::Throttled),
+            None if name == QUOTA_COUNTER => Some(CpuCounter::Throttled),
+            None => (name == FETCHED_COUNTER).then_some(CpuCounter::Fetched),
         }
     }
 }
@@ -137,6 +169,7 @@ pub(crate) fn read_thread_cpus(
         .collect();
     let place = |counter| counters.get(names.counters.place(counter)? as usize).copied()?;
     let mut values = read_counters(run, unit, place)?;
+    let fetched = fetch_rates(values.remove(&CpuCounter::Fetched).unwrap_or_default());
     let mut shares = |counter: CpuCounter| -> Vec<CpuShare> {
         let limit = if counter == CpuCounter::Throttled { MAX_THROTTLED } else { 1.0 };
         let of_percent = |(start_ns, percent): (i64, f64)| CpuShare {
@@ -161,9 +194,20 @@ pub(crate) fn read_thread_cpus(
         // The mean of shares can exceed the largest one by its rounding.
         waits.iter_mut().for_each(|wait| wait.share = wait.share.min(1.0));
         let allowed = allowed.get(&tid).copied().unwrap_or_default().to_owned();
-        Some((key, ThreadCpus { waits, throttled: throttled.clone(), blocked, allowed }))
+        let (throttled, fetched) = (throttled.clone(), fetched.clone());
+        Some((key, ThreadCpus { waits, throttled, blocked, fetched, allowed }))
     };
     Ok(threads.into_iter().filter_map(of_thread).collect())
+}
+
+/// Orders rates by time, in few intervals.
+fn fetch_rates(mut values: Vec<(i64, f64)>) -> Vec<FetchRate> {
+    values.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    values.dedup_by_key(|(start_ns, _)| *start_ns);
+    let intervals = values.into_iter().map(|(start_ns, rate)| (start_ns, [rate.clamp(0.0, MAX_FETCHED)]));
+    let few = few_intervals(intervals.collect(), MAX_INTERVALS).into_iter();
+    // The mean of rates can exceed the largest one by its rounding.
+    few.map(|(start_ns, [rate])| FetchRate { start_ns, bytes_per_s: rate.min(MAX_FETCHED) }).collect()
 }
 
 /// Reads the times of the samples of a unit and their values of the counters that `counter_of` returns.
@@ -222,4 +266,24 @@ fn read_values<C>(
         Ok(())
     })?;
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_rates_by_the_time_in_which_they_are_known() {
+        let second = 1_000_000_000;
+        let fetched = fetch_rates(vec![(2 * second, 10.0), (second, 4.0), (4 * second, -1.0), (second, 6.0)]);
+        let cpus = ThreadCpus { fetched, ..ThreadCpus::default() };
+        assert!(cpus.is_valid());
+        assert_eq!(cpus.fetched_between(0, 3 * second), (14.0, 2e9));
+        assert_eq!(cpus.fetched_between(3 * second, 9 * second), (10.0, 1e9));
+        let rates = (0..2000).map(|at| (at * second, if at % 2 == 0 { 1e15 } else { 1e18 })).collect();
+        let many = ThreadCpus { fetched: fetch_rates(rates), ..ThreadCpus::default() };
+        assert!(many.is_valid() && many.fetched.len() > MAX_INTERVALS / 2);
+        let wrong = FetchRate { start_ns: 0, bytes_per_s: f64::NAN };
+        assert!(!ThreadCpus { fetched: vec![wrong], ..ThreadCpus::default() }.is_valid());
+    }
 }

@@ -28,7 +28,7 @@ use twox_hash::XxHash3_128;
 /// First bytes of the file.
 const MAGIC: &[u8; 8] = b"RPDCALLS";
 /// Number of the format. A change of what is stored, or of how it is found in rows, needs a new one.
-const FORMAT: u32 = 9;
+const FORMAT: u32 = 10;
 /// Length of what is before the units.
 const HEADER_BYTES: u64 = 36;
 /// Length of what is before each unit.
