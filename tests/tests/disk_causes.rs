@@ -44,6 +44,14 @@ fn alone_a_rank_with_slow_reads_has_them_as_the_cause() {
     let difference = (share("share") - expected).abs();
     assert!(difference < share("share_error") + 0.05, "{difference} beside {expected}: {text}");
     assert!(share("share_error") < 0.2 && share("typical_share") < 0.2, "{cause}");
+    // Each rank reads 4 MiB in a step, past the cache.
+    let steps = recording.logs[1].ranges.iter().filter(|range| range.range == "step");
+    let length_s = steps.map(|step| step.length_ns()).sum::<i64>() as f64 / 1e9;
+    let per_s = f64::from(proportions.steps) * 4_194_304.0 / length_s;
+    for rate in ["fetched_bytes_per_s", "typical_fetched_bytes_per_s"].map(share) {
+        assert!((rate / per_s - 1.0).abs() < 0.1, "{rate} beside {per_s}: {text}");
+    }
+    assert!(text.contains("; it fetched ") && text.contains(" from storage, other ranks "), "{text}");
     let shards: Json = serde_json::from_str(&report("json", &recording.run)).unwrap();
     assert_eq!(shards["findings"], found["findings"], "of the shards");
 }

@@ -5,7 +5,7 @@ use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY
 use crate::cpu_shortage::{MIN_KNOWN, steps_of};
 use crate::names::ranks_of;
 use crate::sampled_share::SampledShare;
-use crate::shown_time::{percent, points};
+use crate::shown_time::{percent, points, shown_rate};
 use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::json;
@@ -64,10 +64,12 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     let they = if is_one { "its thread with calls was" } else { "their threads with calls were" };
     let of_share = |of: SampledShare| format!("{} ({})", percent(of.share), points(of.error));
     let others = typical.map_or(String::new(), |typical| format!(", other ranks for {}", of_share(typical)));
+    let fetched = FetchedBytes::of(found, finding);
+    let amounts = fetched.map_or_else(String::new, FetchedBytes::text);
     CauseEvidence {
         kind,
         explained: Ok(ExplainedShare { share: explained, error: Some(explained_error) }),
-        facts: format!("{they} in such waits for {} of the steps{others}", of_share(named)),
+        facts: format!("{they} in such waits for {} of the steps{others}{amounts}", of_share(named)),
         reason: String::new(),
         json: json!({
             "share": named.share,
@@ -76,7 +78,49 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
             "typical_share_error": typical.map(|typical| typical.error),
             "explained": explained,
             "explained_error": explained_error,
+            "fetched_bytes_per_s": fetched.map(|fetched| fetched.named_per_s),
+            "typical_fetched_bytes_per_s": fetched.and_then(|fetched| fetched.typical_per_s),
         }),
+    }
+}
+
+/// How fast processes fetched bytes from storage in the steps. These take equally long for all ranks, so the rates compare
+/// amounts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct FetchedBytes {
+    /// Mean of the named ranks, bytes per second.
+    named_per_s: f64,
+    /// Median of the others; `None` if it is known of none.
+    typical_per_s: Option<f64>,
+}
+
+impl FetchedBytes {
+    /// `None` if it is known for too small a part of the steps.
+    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<FetchedBytes> {
+        let job = &found.calls.job;
+        let rate = |timeline: u32| -> Option<f64> {
+            let (from, to) = steps_of(found, timeline);
+            let (bytes, known_ns) = found.calls.cpus.get(timeline as usize)?.fetched_between(from, to);
+            (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_KNOWN)
+                .then(|| bytes / known_ns * 1e9)
+        };
+        let named = finding.subject.timelines();
+        let rates: Vec<f64> = named.iter().filter_map(|timeline| rate(*timeline)).collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        // Several threads of a process have the rate of the process.
+        let is_named = |process: u32| named.iter().any(|of| job.timelines[*of as usize].process == process);
+        let others =
+            (0..job.timelines.len() as u32).filter(|other| !is_named(job.timelines[*other as usize].process));
+        let mut others: Vec<f64> = others.filter_map(rate).collect();
+        others.sort_by(f64::total_cmp);
+        let typical_per_s = others.get(others.len().saturating_sub(1) / 2).copied();
+        (!rates.is_empty()).then_some(FetchedBytes { named_per_s: mean, typical_per_s })
+    }
+
+    /// Continues a sentence.
+    fn text(self) -> String {
+        let others = self.typical_per_s.map(|typical| format!(", other ranks {}", shown_rate(typical)));
+        format!("; it fetched {} from storage{}", shown_rate(self.named_per_s), others.unwrap_or_default())
     }
 }
 
