@@ -199,9 +199,7 @@ impl WaitAnalysis<'_> {
                 false => what_if.gain_of_timelines(group, &before),
             };
             let gain = self.with_chance(what_if, gain, group, &before);
-            // Kernels cannot be wrong by more than what they are found to cost.
-            let of_clocks = self.kernel_clock_error_ns(group).min(gain.ns.max(0));
-            let error_bound_ns = gain.error_bound_ns.saturating_add(of_clocks);
+            let error_bound_ns = gain.error_bound_ns.saturating_add(self.kernel_clock_error_ns(group));
             let gain = WhatIfGain { error_bound_ns, ..gain };
             before.extend_from_slice(group);
             findings.push(self.finding(costs, group, gain));

@@ -11,12 +11,15 @@
 //! Of kernels that end together, the shortest has waited least, so no clocks need be compared. A slow link shows itself by a
 //! kernel that ends after the others, by the clocks of several nodes. Where one GPU always begins last with a slow kernel,
 //! those of the others are all too long by their waiting. An error of the clock of a node would make all kernels on it longer
-//! or shorter, so the ones of the others get the duration of the median.
+//! or shorter, so the ones of the others get one duration: of those whose clocks are compared best with that of the last GPU.
 
 use crate::instances::{Instances, Member};
 use crate::job_calls::{Call, CallTimeline, CollectiveWaits, JobCalls};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
+
+/// Clocks are compared as well as the best if their error is at most so many times as large.
+const SIMILAR_ERROR: u64 = 2;
 
 /// The kernels of each collective.
 pub(crate) struct KernelTimes {
@@ -30,13 +33,17 @@ pub(crate) struct KernelTimes {
 struct CollectiveKernels {
     /// The last begin, ns in job time.
     latest_ns: i64,
-    /// Earliest and latest time of it by the error bounds of the clocks, ns in job time.
-    latest_at_least_ns: i64,
-    latest_at_most_ns: i64,
+    /// Earliest and latest time of it by the error bounds of the clocks.
+    at_least: LatestByNode,
+    at_most: LatestByNode,
     /// The shortest kernel, ns.
     shortest_ns: u64,
-    /// Lower median of the times from the last begin to the ends of the kernels, ns.
+    /// Node of the kernel that begins last.
+    latest_node: u32,
+    /// Time from the last begin to the ends of the kernels that are not slow, ns: the lower median of those with the smallest
+    /// error of their clocks against that of the last one, and that error.
     usual_ns: u64,
+    usual_error_ns: u64,
     /// Whether a kernel surely takes longer after the last begin than the shortest one.
     has_slow: bool,
     /// The node that all members share, if they do.
@@ -59,6 +66,13 @@ impl KernelTimes {
     pub(crate) fn ns(&self, instance: u32, calls: &CallTimeline, call: &Call) -> Option<u64> {
         self.instances.get(instance as usize)?.as_ref()?.kernel_ns(calls, call)
     }
+
+    /// Returns by how much clocks can be wrong about how much longer a slow kernel takes than the others of its collective, ns;
+    /// 0 of one that is not surely slow.
+    pub(crate) fn error_ns(&self, instance: u32, calls: &CallTimeline, call: &Call) -> u64 {
+        let found = self.instances.get(instance as usize).and_then(Option::as_ref);
+        found.and_then(|found| found.slow_error_ns(calls, call)).unwrap_or(0)
+    }
 }
 
 impl CollectiveKernels {
@@ -70,28 +84,41 @@ impl CollectiveKernels {
         let node = of(members.first()?).0.node;
         let mut found = CollectiveKernels {
             latest_ns: i64::MIN,
-            latest_at_least_ns: i64::MIN,
-            latest_at_most_ns: i64::MIN,
+            at_least: LatestByNode::new(node),
+            at_most: LatestByNode::new(node),
             shortest_ns: u64::MAX,
+            latest_node: node,
             usual_ns: 0,
+            usual_error_ns: 0,
             has_slow: false,
             node: members.iter().all(|member| of(member).0.node == node).then_some(node),
         };
         for (calls, call) in members.iter().map(of) {
             let bound = found.bound_ns(calls, call).filter(|_| calls.is_stream)?;
-            found.latest_ns = found.latest_ns.max(call.enter_ns);
-            found.latest_at_least_ns = found.latest_at_least_ns.max(call.enter_ns.saturating_sub(bound));
-            found.latest_at_most_ns = found.latest_at_most_ns.max(call.enter_ns.saturating_add(bound));
+            if call.enter_ns > found.latest_ns {
+                (found.latest_ns, found.latest_node) = (call.enter_ns, calls.node);
+            }
+            found.at_least.add(calls.node, call.enter_ns.saturating_sub(bound));
+            found.at_most.add(calls.node, call.enter_ns.saturating_add(bound));
             found.shortest_ns = found.shortest_ns.min(call.duration_ns);
         }
-        let mut after: Vec<u64> =
-            members.iter().map(of).map(|(_, call)| after(call, found.latest_ns)).collect();
-        let middle = after.len().saturating_sub(1) / 2;
-        found.usual_ns = *after.select_nth_unstable(middle).1;
-        let is_slow = |(calls, call): (&CallTimeline, &Call)| {
-            found.possible_ns(calls, call).is_some_and(|possible| found.shortest_ns < *possible.start())
-        };
-        found.has_slow = members.iter().map(of).any(is_slow);
+        let (slow, others): (Vec<&Member>, Vec<&Member>) = members.iter().partition(|member| {
+            let (calls, call) = of(member);
+            found.is_slow(calls, call)
+        });
+        found.has_slow = !slow.is_empty();
+        let mut compared: Vec<(u64, u64)> = others
+            .into_iter()
+            .map(of)
+            .map(|(calls, call)| (found.error_against_last_ns(calls, call), after(call, found.latest_ns)))
+            .collect();
+        compared.sort_unstable();
+        let best = compared.first().map_or(0, |(error, _)| error.saturating_mul(SIMILAR_ERROR));
+        compared.retain(|(error, _)| *error <= best);
+        compared.sort_unstable_by_key(|(_, after)| *after);
+        if let Some((error, usual)) = compared.get(compared.len().saturating_sub(1) / 2) {
+            (found.usual_ns, found.usual_error_ns) = (*usual, *error);
+        }
         Some(found)
     }
 
@@ -104,9 +131,30 @@ impl CollectiveKernels {
     /// Returns how long a kernel can have taken after the last begin, ns.
     fn possible_ns(&self, calls: &CallTimeline, call: &Call) -> Option<RangeInclusive<u64>> {
         let bound = self.bound_ns(calls, call)?;
-        let latest = self.latest_at_most_ns.saturating_add(bound);
-        let earliest = self.latest_at_least_ns.saturating_sub(bound);
+        // Begins on its own node are compared by one clock.
+        let near = if self.latest_node == calls.node { self.latest_ns } else { i64::MIN };
+        let latest = self.at_most.elsewhere_ns(calls.node).saturating_add(bound).max(near);
+        let earliest = self.at_least.elsewhere_ns(calls.node).saturating_sub(bound).max(near);
         Some(after(call, latest)..=after(call, earliest))
+    }
+
+    /// Returns by how much clocks can be wrong about a time of a member against one of the kernel that begins last, ns.
+    fn error_against_last_ns(&self, calls: &CallTimeline, call: &Call) -> u64 {
+        let own = if calls.node == self.latest_node { 0 } else { self.bound_ns(calls, call).unwrap_or(0) };
+        own.unsigned_abs()
+    }
+
+    /// Returns whether a kernel surely takes longer after the last begin than the shortest one.
+    fn is_slow(&self, calls: &CallTimeline, call: &Call) -> bool {
+        self.possible_ns(calls, call).is_some_and(|possible| self.shortest_ns < *possible.start())
+    }
+
+    /// Returns by how much clocks can be wrong about how much longer a slow kernel takes than the others, ns.
+    fn slow_error_ns(&self, calls: &CallTimeline, call: &Call) -> Option<u64> {
+        let possible = self.possible_ns(calls, call).filter(|_| self.is_slow(calls, call))?;
+        let own = after(call, self.latest_ns);
+        let of_own = (own.saturating_sub(*possible.start())).max(possible.end().saturating_sub(own));
+        Some(of_own.saturating_add(self.usual_error_ns))
     }
 
     fn kernel_ns(&self, calls: &CallTimeline, call: &Call) -> Option<u64> {
@@ -121,6 +169,37 @@ impl CollectiveKernels {
     }
 }
 
+/// The latest of times on several nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LatestByNode {
+    ns: i64,
+    node: u32,
+    /// The latest on other nodes.
+    elsewhere_ns: i64,
+}
+
+impl LatestByNode {
+    /// There is no time yet.
+    fn new(node: u32) -> LatestByNode {
+        LatestByNode { ns: i64::MIN, node, elsewhere_ns: i64::MIN }
+    }
+
+    fn add(&mut self, node: u32, ns: i64) {
+        if node == self.node {
+            self.ns = self.ns.max(ns);
+        } else if ns > self.ns {
+            *self = LatestByNode { ns, node, elsewhere_ns: self.ns };
+        } else {
+            self.elsewhere_ns = self.elsewhere_ns.max(ns);
+        }
+    }
+
+    /// Returns the latest on other nodes than this one, ns.
+    fn elsewhere_ns(&self, node: u32) -> i64 {
+        if node == self.node { self.elsewhere_ns } else { self.ns }
+    }
+}
+
 /// Returns how long a call lasts after a time and its own begin, ns.
 fn after(call: &Call, ns: i64) -> u64 {
     u64::try_from(call.exit_ns().saturating_sub(ns.max(call.enter_ns))).unwrap_or(0)
@@ -132,11 +211,14 @@ mod tests {
 
     const US: i64 = 1_000;
 
-    /// Kernels of four GPUs on as many nodes, by begin, end, error of the clock and its bound, us.
-    fn kernels(of: [(i64, i64, i64, u64); 4]) -> Vec<u64> {
-        let timelines = (0u32..).zip(of).map(|(node, (begin, end, off, bound))| CallTimeline {
-            node,
-            process: node,
+    /// Node, begin and end of a kernel, error of its clock and the bound of that, us.
+    type Kernel = (u32, i64, i64, i64, u64);
+
+    /// Returns the durations without waiting of kernels, and the errors of slow ones, us.
+    fn kernels_on_nodes(of: &[Kernel]) -> (Vec<u64>, Vec<u64>) {
+        let timelines = (0u32..).zip(of).map(|(process, (node, begin, end, off, bound))| CallTimeline {
+            node: *node,
+            process,
             is_stream: true,
             error_bound_ns: Some(bound * US as u64),
             calls: vec![Call {
@@ -147,10 +229,24 @@ mod tests {
             ..CallTimeline::default()
         });
         let job = JobCalls { timelines: timelines.collect(), ..JobCalls::default() };
-        let members: Vec<Member> = (0..4).map(|timeline| Member { timeline, call: 0 }).collect();
+        let members: Vec<Member> =
+            (0..of.len() as u32).map(|timeline| Member { timeline, call: 0 }).collect();
         let found = CollectiveKernels::of(&job, &members).unwrap();
-        let ns = |calls: &CallTimeline| found.kernel_ns(calls, &calls.calls[0]).unwrap() / US as u64;
-        job.timelines.iter().map(ns).collect()
+        let ns = |calls: &CallTimeline| {
+            let [ns, error] = [
+                found.kernel_ns(calls, &calls.calls[0]).unwrap(),
+                found.slow_error_ns(calls, &calls.calls[0]).unwrap_or(0),
+            ];
+            (ns / US as u64, error / US as u64)
+        };
+        job.timelines.iter().map(ns).unzip()
+    }
+
+    /// The same for four GPUs on as many nodes, without the errors.
+    fn kernels(of: [(i64, i64, i64, u64); 4]) -> Vec<u64> {
+        let on_nodes: Vec<Kernel> =
+            (0u32..).zip(of).map(|(node, (begin, end, off, bound))| (node, begin, end, off, bound)).collect();
+        kernels_on_nodes(&on_nodes).0
     }
 
     #[test]
@@ -172,8 +268,32 @@ mod tests {
             // One begins hardly earlier than the last.
             let of = [(0, 510, 0, 1), (60, 510, 0, 2), (460, 510, off, bound), (500, 950, 0, 1)];
             let found = kernels(of);
-            assert_eq!((&found[..2], found[3]), (&[10, 10][..], 450), "{off}: {found:?}");
-            assert!(found[2] <= 50, "{off}: {found:?}");
+            let errors: Vec<u64> =
+                found.iter().zip([10, 10, 10, 450]).map(|(ns, truth)| ns.abs_diff(truth)).collect();
+            assert!(errors[0] <= 2 && errors[1] <= 3 && errors[2] <= 40, "{off}: {found:?}");
+            assert!(errors[3] <= bound, "{off}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn kernels_on_the_node_of_the_slow_one_show_how_long_the_others_take() {
+        // Two nodes with four GPUs each; the clock of the second one is off.
+        for off in [90, -90] {
+            let slow = (0, 500, 950, 0, 1);
+            let near = [(0, 100, 510, 0, 1), (0, 150, 510, 0, 1), (0, 160, 510, 0, 1)];
+            let far = [200, 250, 260, 300].map(|begin| (1, begin, 510, off, 100));
+            let all: Vec<_> = near.into_iter().chain(far).chain([slow]).collect();
+            let (found, errors) = kernels_on_nodes(&all);
+            assert_eq!((&found[..7], found[7]), (&[10; 7][..], 450), "{off}: {found:?}");
+            assert_eq!(errors, [0; 8], "the slow one begins last, beside another one");
+        }
+        // Without another GPU on its node, the clock of another node decides, and can be wrong.
+        for off in [90, -9] {
+            let all = [(0, 500, 950, 0, 1), (1, 100, 510, off, 100), (1, 150, 510, off, 100)];
+            let (found, errors) = kernels_on_nodes(&all);
+            assert_eq!((found[0], &errors[1..]), (450, &[0, 0][..]));
+            assert!(440_u64.abs_diff(found[0] - found[1]) <= errors[0], "{off}: {found:?} {errors:?}");
+            assert_eq!(errors[0], 100);
         }
     }
 
@@ -181,6 +301,20 @@ mod tests {
     fn clocks_that_can_be_wrong_by_more_than_the_slow_kernel_show_nothing() {
         let of = [(0, 510, 0, 900), (60, 510, 0, 900), (200, 510, 0, 900), (500, 950, 0, 900)];
         assert_eq!(kernels(of), [310; 4]);
+    }
+
+    #[test]
+    fn the_latest_elsewhere_is_that_of_other_nodes() {
+        let times = [(3, 5), (1, 9), (3, 7), (2, 8), (1, 2), (2, 11), (1, 10)];
+        for count in 0..times.len() {
+            let mut found = LatestByNode::new(3);
+            times[..count].iter().for_each(|(node, ns)| found.add(*node, *ns));
+            for node in 0..4 {
+                let others = times[..count].iter().filter(|(other, _)| *other != node);
+                let expected = others.map(|(_, ns)| *ns).max().unwrap_or(i64::MIN);
+                assert_eq!(found.elsewhere_ns(node), expected, "{count} {node}");
+            }
+        }
     }
 
     #[test]
