@@ -173,23 +173,8 @@ impl ThreadTimes {
                 }
             }
         }
-        for (source, process) in &mut self.processes {
-            let mut add = |start: i64, values: &mut dyn Iterator<Item = (i64, f64)>| {
-                if has_room {
-                    completed.entry((start, *source)).or_default().extend(values);
-                }
-            };
-            if let Some((counter, quota)) = &mut process.quota
-                && let Some((start, share)) = quota.add(time)
-            {
-                add(start, &mut std::iter::once((*counter, share)));
-            }
-            if let Some((first, input)) = &mut process.input
-                && let Some((start, rates)) = input.add(time)
-            {
-                add(start, &mut (*first..).zip(rates));
-            }
-        }
+        let processes = self.processes.iter_mut().filter(|_| has_room);
+        processes.for_each(|(source, process)| process.sample(time, *source, &mut completed));
         self.push(completed);
     }
 
@@ -201,11 +186,13 @@ impl ThreadTimes {
         let (stay, gone): (Vec<_>, Vec<_>) = known.partition(|known| numbers.contains(&known.thread.number));
         self.threads = stay;
         self.end_threads(&gone);
+        let mut completed = CompletedValues::new();
         for (source, process) in &mut self.processes {
             if !self.threads.iter().any(|known| known.thread.source == *source) {
-                (process.quota, process.input) = (None, None);
+                process.end(*source, &mut completed);
             }
         }
+        self.push(completed);
         let last = self.threads.iter().map(|known| known.thread.number).max().unwrap_or(0);
         let new = listed.into_iter().filter(|thread| thread.number > last);
         let since = Instant::now();
@@ -347,8 +334,38 @@ impl ThreadTimes {
     pub(super) fn end(mut self) {
         let threads = std::mem::take(&mut self.threads);
         self.end_threads(&threads);
+        let mut completed = CompletedValues::new();
+        self.processes.iter_mut().for_each(|(source, process)| process.end(*source, &mut completed));
+        self.push(completed);
         // Fails only if the writing thread has ended, which the outbox of the node reports.
         let _ = self.output.send(OutputBatch::of(self.items));
+    }
+}
+
+impl SampledProcess {
+    /// Reads what is due.
+    fn sample(&mut self, time: i64, source: u32, completed: &mut CompletedValues) {
+        if let Some((counter, quota)) = &mut self.quota
+            && let Some((start, share)) = quota.add(time)
+        {
+            completed.entry((start, source)).or_default().push((*counter, share));
+        }
+        if let Some((first, input)) = &mut self.input
+            && let Some((start, rates)) = input.add(time)
+        {
+            completed.entry((start, source)).or_default().extend((*first..).zip(rates));
+        }
+    }
+
+    /// Ends the last intervals by values from which on nothing is known.
+    fn end(&mut self, source: u32, completed: &mut CompletedValues) {
+        if let Some((counter, quota)) = self.quota.take() {
+            completed.entry((quota.last.0, source)).or_default().push((counter, 0.0));
+        }
+        if let Some((first, input)) = self.input.take() {
+            let none = [0.0; process_input::COUNTERS.len()];
+            completed.entry((input.end(), source)).or_default().extend((first..).zip(none));
+        }
     }
 }
 

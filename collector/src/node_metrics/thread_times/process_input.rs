@@ -1,4 +1,6 @@
 //! What a process reads and writes, and how often it has to wait for a page of its memory.
+//!
+//! The kernel adds what a child has read and written to the sums of its parent once the parent has waited for the child.
 
 use super::super::file::BoundedFile;
 use super::super::metrics::{growth_per_second, hundredths};
@@ -13,7 +15,7 @@ const PERIOD_NS: i64 = 1_000_000_000;
 pub(super) const COUNTERS: [(&str, &str, &str); 4] = [
     ("process.disk_read", "Bytes that the process fetched from storage", "B/s"),
     ("process.disk_write", "Bytes that the process gave to be written to storage", "B/s"),
-    ("process.read", "Bytes that its calls read, from caches, pipes and sockets as well", "B/s"),
+    ("process.read", "Bytes that its calls of read returned, from caches and pipes as well", "B/s"),
     ("process.major_faults", "Page faults of the process that waited for storage", "1/s"),
 ];
 
@@ -24,10 +26,12 @@ type ProcessSums = [u64; COUNTERS.len()];
 pub(super) struct ProcessInput {
     stat: BoundedFile,
     io: BoundedFile,
-    /// When the process started: another one may get its id.
+    /// When the process started, clock ticks after boot: another one may get its id.
     started: u64,
     /// Time of the last read, ns of `CLOCK_BOOTTIME`, and the sums then.
     last: (i64, ProcessSums),
+    /// Time of the last attempt to read.
+    tried: i64,
 }
 
 impl ProcessInput {
@@ -38,21 +42,27 @@ impl ProcessInput {
         files.iter_mut().for_each(BoundedFile::close);
         let [stat, io] = files;
         let (started, sums) = read(&stat, &io)?;
-        Some(ProcessInput { stat, io, started, last: (time, sums) })
+        Some(ProcessInput { stat, io, started, last: (time, sums), tried: time })
     }
 
     /// Reads the sums, if it is time. Returns the start of the interval that ends now, and by how much each sum grew in it a
     /// second.
     pub(super) fn add(&mut self, time: i64) -> Option<(i64, [f64; COUNTERS.len()])> {
-        let (start, before) = self.last;
-        if time.saturating_sub(start) < PERIOD_NS {
+        if time.saturating_sub(self.tried) < PERIOD_NS {
             return None;
         }
+        self.tried = time;
+        let (start, before) = self.last;
         let (_, sums) = read(&self.stat, &self.io).filter(|(started, _)| *started == self.started)?;
         self.last = (time, sums);
         let rate =
             |at: usize| growth_per_second(before[at], sums[at], time.saturating_sub(start)).unwrap_or(0.0);
         Some((start, std::array::from_fn(|at| hundredths(rate(at)))))
+    }
+
+    /// Returns the end of the last interval, ns of `CLOCK_BOOTTIME`.
+    pub(super) fn end(&self) -> i64 {
+        self.last.0
     }
 }
 
@@ -106,7 +116,8 @@ mod tests {
         write(9, 1235, 9000);
         assert_eq!(input.add(14 * SECOND), None, "another process");
         write(0, 1234, 0);
-        assert_eq!(input.add(14 * SECOND), Some((12 * SECOND, [0.0; 4])), "sums do not shrink");
+        assert_eq!((input.add(14 * SECOND), input.end()), (None, 12 * SECOND), "not yet tried again");
+        assert_eq!(input.add(16 * SECOND), Some((12 * SECOND, [0.0; 4])), "sums do not shrink");
         assert!(ProcessInput::of(folder.path(), 8, 0).is_none());
     }
 
