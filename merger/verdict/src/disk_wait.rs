@@ -9,6 +9,7 @@ use crate::shown_time::{percent, points, shown_rate};
 use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Uninterruptible waits of the named ranks, and how much of the longer work they explain.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -88,40 +89,55 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
 /// amounts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct FetchedBytes {
-    /// Mean of the named ranks, bytes per second.
+    /// Mean of the named processes, bytes per second, and their number.
     named_per_s: f64,
-    /// Median of the others; `None` if it is known of none.
+    count: usize,
+    /// Lower median of the others; `None` if it is known of none.
     typical_per_s: Option<f64>,
 }
 
 impl FetchedBytes {
-    /// `None` if it is known for too small a part of the steps.
+    /// `None` if it is not known of all named processes, for most of the steps.
     fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<FetchedBytes> {
         let job = &found.calls.job;
-        let rate = |timeline: u32| -> Option<f64> {
-            let (from, to) = steps_of(found, timeline);
-            let (bytes, known_ns) = found.calls.cpus.get(timeline as usize)?.fetched_between(from, to);
-            (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_KNOWN)
-                .then(|| bytes / known_ns * 1e9)
-        };
-        let named = finding.subject.timelines();
-        let rates: Vec<f64> = named.iter().filter_map(|timeline| rate(*timeline)).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        // Several threads of a process have the rate of the process.
-        let is_named = |process: u32| named.iter().any(|of| job.timelines[*of as usize].process == process);
-        let others =
-            (0..job.timelines.len() as u32).filter(|other| !is_named(job.timelines[*other as usize].process));
-        let mut others: Vec<f64> = others.filter_map(rate).collect();
+        let process_of = |timeline: u32| job.timelines[timeline as usize].process;
+        let named: BTreeSet<u32> =
+            finding.subject.timelines().iter().map(|timeline| process_of(*timeline)).collect();
+        // Each thread of a process has the rate of the process.
+        let mut rates: BTreeMap<u32, f64> = BTreeMap::new();
+        for timeline in 0..job.timelines.len() as u32 {
+            if let Some(rate) = fetched_per_s(found, timeline) {
+                rates.entry(process_of(timeline)).or_insert(rate);
+            }
+        }
+        let of_named: Option<Vec<f64>> = named.iter().map(|process| rates.get(process).copied()).collect();
+        let of_named = of_named.filter(|rates| !rates.is_empty())?;
+        let others = rates.iter().filter(|(process, _)| !named.contains(process));
+        let mut others: Vec<f64> = others.map(|(_, rate)| *rate).collect();
         others.sort_by(f64::total_cmp);
-        let typical_per_s = others.get(others.len().saturating_sub(1) / 2).copied();
-        (!rates.is_empty()).then_some(FetchedBytes { named_per_s: mean, typical_per_s })
+        Some(FetchedBytes {
+            named_per_s: of_named.iter().sum::<f64>() / of_named.len() as f64,
+            count: of_named.len(),
+            typical_per_s: others.get(others.len().saturating_sub(1) / 2).copied(),
+        })
     }
 
     /// Continues a sentence.
     fn text(self) -> String {
         let others = self.typical_per_s.map(|typical| format!(", other ranks {}", shown_rate(typical)));
-        format!("; it fetched {} from storage{}", shown_rate(self.named_per_s), others.unwrap_or_default())
+        let rate = shown_rate(self.named_per_s);
+        let they =
+            if self.count == 1 { format!("it fetched {rate}") } else { format!("they fetched {rate} each") };
+        format!("; {they} from storage{}", others.unwrap_or_default())
     }
+}
+
+/// Returns how fast the process of a thread fetched bytes from storage in the steps, bytes per second. `None` if that is known
+/// for too small a part of them.
+fn fetched_per_s(found: &AnalysedRun<'_>, timeline: u32) -> Option<f64> {
+    let (from, to) = steps_of(found, timeline);
+    let (bytes, known_ns) = found.calls.cpus.get(timeline as usize)?.fetched_between(from, to);
+    (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_KNOWN).then(|| bytes / known_ns * 1e9)
 }
 
 /// Estimates the share of the time in uninterruptible waits from samples, and from the share of time in which the thread was
@@ -267,6 +283,13 @@ mod tests {
             }
             assert!(covered >= 1860, "{covered} of 2000 at {share}");
         }
+    }
+
+    #[test]
+    fn bytes_from_storage_are_of_one_rank_or_of_each() {
+        let text = |count, typical_per_s| FetchedBytes { named_per_s: 5e6, count, typical_per_s }.text();
+        assert_eq!(text(1, Some(2e3)), "; it fetched 5.00 MB/s from storage, other ranks 2.00 kB/s");
+        assert_eq!(text(2, None), "; they fetched 5.00 MB/s each from storage");
     }
 
     #[test]
