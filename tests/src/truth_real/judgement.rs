@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 const PHASE_STEPS: u32 = 2;
 /// A gain at start-up of at least this share of the run is reported to people.
 const MIN_START_UP: f64 = 0.01;
+/// A rank truly waits for its reads if these explain as much of its gain as a report must find for a likely cause.
+const MIN_READS_OF_GAIN: f64 = 0.5;
 /// Kinds of findings that name somebody as the cause.
 const NAMING: [&str; 5] = ["straggler", "node", "serial", "phase", "periodic"];
 
@@ -76,7 +78,9 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
         };
         // Two ranks read from one disk, so that one may truly take longer.
         let is_true = |finding: &Finding| match (&finding.subject.ranks[..], &finding.gain) {
-            ([rank], Some(gain)) => truth.has_longer_reads(*rank, gain.ns / 2),
+            ([rank], Some(gain)) => {
+                truth.has_longer_reads(*rank, (gain.ns as f64 * MIN_READS_OF_GAIN).ceil() as i64)
+            }
             _ => false,
         };
         return if named(report).all(|finding| is_absent(finding) || is_true(finding)) {

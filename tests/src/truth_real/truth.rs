@@ -165,7 +165,7 @@ impl Truth {
         let of_others = self.reads_ns_by_rank.iter().enumerate().filter(|(other, _)| *other != rank as usize);
         let longest = of_others.map(|(_, ns)| *ns).max();
         let own = self.reads_ns_by_rank.get(rank as usize);
-        own.zip(longest).is_some_and(|(own, longest)| own - longest >= more_ns)
+        own.zip(longest).is_some_and(|(own, longest)| own - longest >= more_ns.max(1))
     }
 
     /// The host names and ranks of a node.
