@@ -1,5 +1,5 @@
-//! The CPUs of threads: how long they could have run, but had none, which they may use, and how long they were blocked.
-//! Collectors sample this.
+//! The CPUs of threads: how long they could have run, but had none, which they may use, and how long they were blocked; and how
+//! fast their processes fetched bytes from storage. Collectors sample this.
 
 use crate::blocked_shares::{BlockedShare, BlockedTime};
 use crate::cpu_shares::{
@@ -34,7 +34,8 @@ const MAX_FETCHED: f64 = 1e15;
 /// Maximum length of a list of CPUs.
 const MAX_ALLOWED_BYTES: usize = 4096;
 
-/// Recorded facts on the CPUs of a thread: its waits for them and for other things, quotas and affinity.
+/// Recorded facts on the CPUs of a thread: its waits for them and for other things, quotas, affinity, and what its process
+/// fetched from storage.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadCpus {
     /// The share of its time in which it waited for a CPU, by time; empty if that is not recorded.
