@@ -26,6 +26,7 @@ mod ring_memory;
 mod roctx_api;
 mod support;
 mod system;
+mod thread_counters;
 mod torchrun;
 mod unseen_programs;
 mod unwritable;

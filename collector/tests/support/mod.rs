@@ -1,6 +1,7 @@
 //! Builds small C programs, runs them under rpd-collect with a time limit, and reads shards back.
 
 pub(crate) mod cgroup;
+pub(crate) mod counters;
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
