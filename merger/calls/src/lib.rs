@@ -60,4 +60,4 @@ pub use python_samples::PythonSamples;
 pub use read_options::ReadOptions;
 pub use run_calls::{CallProcess, RunCalls};
 pub use steps::{StepKind, StepSource, mark_steps_without_ranges};
-pub use thread_cpus::{FetchRate, ThreadCpus};
+pub use thread_cpus::ThreadCpus;

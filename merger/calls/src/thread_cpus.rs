@@ -46,18 +46,17 @@ pub struct ThreadCpus {
     /// How long it was blocked, and for what, by time; empty if that is not recorded.
     pub blocked: Vec<BlockedShare>,
     /// How fast its process fetched bytes from storage, by time; empty if that is not recorded.
-    pub fetched: Vec<FetchRate>,
+    fetched: Vec<FetchRate>,
     /// The CPUs on which it may run, as `0,4-7`; empty if they are not known.
     pub allowed: String,
 }
 
 /// How fast a process fetched bytes from storage until the time of the next rate. The last one has no end and no meaning.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct FetchRate {
+struct FetchRate {
     /// Start, ns in job time.
-    pub start_ns: i64,
-    /// The rate.
-    pub bytes_per_s: f64,
+    start_ns: i64,
+    bytes_per_s: f64,
 }
 
 impl ThreadCpus {
