@@ -16,16 +16,16 @@
 use crate::instances::{Instances, Member};
 use crate::job_calls::{Call, CallTimeline, CollectiveWaits, JobCalls};
 use rayon::prelude::*;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// Clocks are compared as well as the best if their error is at most so many times as large.
 const SIMILAR_ERROR: u64 = 2;
 
-/// The kernels of each collective.
+/// The kernels of the collectives between nodes. Within a node, one clock shows how long they take.
 pub(crate) struct KernelTimes {
-    /// By collective, or empty; `None` if its members are no kernels that wait for all, or the clocks of one have no error
-    /// bound.
-    instances: Vec<Option<CollectiveKernels>>,
+    /// By number of the collective; those whose members are kernels that wait for all, on clocks with error bounds.
+    collectives: HashMap<u32, CollectiveKernels>,
 }
 
 /// The kernels of a collective.
@@ -38,13 +38,16 @@ struct CollectiveKernels {
     at_most: LatestByNode,
     /// The shortest kernel, ns.
     shortest_ns: u64,
-    /// Node of the kernel that begins last.
+    /// Node of the kernel that begins last, and the error bound of its clock, ns.
     latest_node: u32,
+    latest_bound_ns: i64,
     /// Time from the last begin to the ends of the kernels that are not slow, ns: the lower median of those with the smallest
     /// error of their clocks against that of the last one, and that error.
     usual_ns: u64,
     usual_error_ns: u64,
-    /// Whether a kernel surely takes longer after the last begin than the shortest one.
+    /// What a kernel takes at most after the last begin, ns: the least of all kernels.
+    least_ns: u64,
+    /// Whether a kernel surely takes longer than that.
     has_slow: bool,
     /// The node that all members share, if they do.
     node: Option<u32>,
@@ -54,25 +57,36 @@ impl KernelTimes {
     pub(crate) fn measure(job: &JobCalls, instances: &Instances) -> KernelTimes {
         let of_instance = |instance: u32| {
             let waits_for_all = instances.get(instance).waits == CollectiveWaits::ForAll;
-            CollectiveKernels::of(job, instances.members(instance)).filter(|_| waits_for_all)
+            let found = CollectiveKernels::of(job, instances.members(instance))?;
+            (waits_for_all && found.node.is_none()).then_some((instance, found))
         };
-        // Jobs without GPUs have many collectives, of which nothing needs to be kept.
         let has_streams = job.timelines.iter().any(|timeline| timeline.is_stream);
         let count = if has_streams { instances.len() as u32 } else { 0 };
-        KernelTimes { instances: (0..count).into_par_iter().map(of_instance).collect() }
+        KernelTimes { collectives: (0..count).into_par_iter().filter_map(of_instance).collect() }
     }
 
-    /// Returns the duration of a kernel without waiting, ns. `None` if the call is none, or clocks cannot be compared.
+    /// Returns the duration of a kernel without waiting, ns. `None` if the call is none, or clocks need not or cannot be
+    /// compared.
     pub(crate) fn ns(&self, instance: u32, calls: &CallTimeline, call: &Call) -> Option<u64> {
-        self.instances.get(instance as usize)?.as_ref()?.kernel_ns(calls, call)
+        self.collectives.get(&instance)?.kernel_ns(calls, call)
     }
+}
 
-    /// Returns by how much clocks can be wrong about how much longer a slow kernel takes than the others of its collective, ns;
-    /// 0 of one that is not surely slow.
-    pub(crate) fn error_ns(&self, instance: u32, calls: &CallTimeline, call: &Call) -> u64 {
-        let found = self.instances.get(instance as usize).and_then(Option::as_ref);
-        found.and_then(|found| found.slow_error_ns(calls, call)).unwrap_or(0)
-    }
+/// Returns by how much clocks can be wrong about how much longer the slow kernels of a collective with these members take than
+/// its others, ns: the most of the selected kernels; 0 if none of these is surely slow.
+pub(crate) fn slow_kernel_error_ns(
+    job: &JobCalls,
+    members: &[Member],
+    is_selected: impl Fn(&Member) -> bool,
+) -> u64 {
+    let mut selected = members.iter().filter(|member| is_selected(member)).peekable();
+    let found = selected.peek().and_then(|_| CollectiveKernels::of(job, members));
+    let Some(found) = found else { return 0 };
+    let error = |member: &Member| {
+        let calls = &job.timelines[member.timeline as usize];
+        found.slow_error_ns(calls, &calls.calls[member.call as usize])
+    };
+    selected.filter_map(error).max().unwrap_or(0)
 }
 
 impl CollectiveKernels {
@@ -88,20 +102,25 @@ impl CollectiveKernels {
             at_most: LatestByNode::new(node),
             shortest_ns: u64::MAX,
             latest_node: node,
+            latest_bound_ns: 0,
             usual_ns: 0,
             usual_error_ns: 0,
+            least_ns: u64::MAX,
             has_slow: false,
             node: members.iter().all(|member| of(member).0.node == node).then_some(node),
         };
         for (calls, call) in members.iter().map(of) {
             let bound = found.bound_ns(calls, call).filter(|_| calls.is_stream)?;
             if call.enter_ns > found.latest_ns {
-                (found.latest_ns, found.latest_node) = (call.enter_ns, calls.node);
+                (found.latest_ns, found.latest_node, found.latest_bound_ns) =
+                    (call.enter_ns, calls.node, bound);
             }
             found.at_least.add(calls.node, call.enter_ns.saturating_sub(bound));
             found.at_most.add(calls.node, call.enter_ns.saturating_add(bound));
             found.shortest_ns = found.shortest_ns.min(call.duration_ns);
         }
+        let at_most = members.iter().map(of).filter_map(|(calls, call)| found.possible_ns(calls, call));
+        found.least_ns = at_most.map(|possible| *possible.end()).min().unwrap_or(0);
         let (slow, others): (Vec<&Member>, Vec<&Member>) = members.iter().partition(|member| {
             let (calls, call) = of(member);
             found.is_slow(calls, call)
@@ -140,13 +159,15 @@ impl CollectiveKernels {
 
     /// Returns by how much clocks can be wrong about a time of a member against one of the kernel that begins last, ns.
     fn error_against_last_ns(&self, calls: &CallTimeline, call: &Call) -> u64 {
-        let own = if calls.node == self.latest_node { 0 } else { self.bound_ns(calls, call).unwrap_or(0) };
-        own.unsigned_abs()
+        if calls.node == self.latest_node {
+            return 0;
+        }
+        self.bound_ns(calls, call).unwrap_or(0).saturating_add(self.latest_bound_ns).unsigned_abs()
     }
 
-    /// Returns whether a kernel surely takes longer after the last begin than the shortest one.
+    /// Returns whether a kernel surely takes longer after the last begin than another one.
     fn is_slow(&self, calls: &CallTimeline, call: &Call) -> bool {
-        self.possible_ns(calls, call).is_some_and(|possible| self.shortest_ns < *possible.start())
+        self.possible_ns(calls, call).is_some_and(|possible| self.least_ns < *possible.start())
     }
 
     /// Returns by how much clocks can be wrong about how much longer a slow kernel takes than the others, ns.
@@ -159,7 +180,7 @@ impl CollectiveKernels {
 
     fn kernel_ns(&self, calls: &CallTimeline, call: &Call) -> Option<u64> {
         let possible = self.possible_ns(calls, call)?;
-        Some(if self.shortest_ns < *possible.start() {
+        Some(if self.least_ns < *possible.start() {
             after(call, self.latest_ns)
         } else if !self.has_slow && possible.contains(&self.shortest_ns) {
             self.shortest_ns
@@ -293,8 +314,29 @@ mod tests {
             let (found, errors) = kernels_on_nodes(&all);
             assert_eq!((found[0], &errors[1..]), (450, &[0, 0][..]));
             assert!(440_u64.abs_diff(found[0] - found[1]) <= errors[0], "{off}: {found:?} {errors:?}");
-            assert_eq!(errors[0], 100);
+            assert_eq!(errors[0], 101);
         }
+    }
+
+    #[test]
+    fn a_slow_kernel_may_be_the_shortest_of_all() {
+        // The others wait for longer than it takes.
+        for bound in [1, 20, 100] {
+            let of = [(0, 510, 0, bound), (10, 510, 0, bound), (20, 510, 0, bound), (500, 950, 0, bound)];
+            assert_eq!(kernels(of), [10, 10, 10, 450], "{bound}");
+            let (found, errors) = kernels_on_nodes(&[(0, 0, 510, 0, bound), (1, 500, 950, 0, bound)]);
+            assert_eq!((found, errors), (vec![10, 450], vec![0, 2 * bound]));
+        }
+        // Two of four are slow.
+        let of = [(0, 950, 0, 100), (60, 510, 0, 100), (200, 510, 0, 100), (500, 950, 0, 100)];
+        assert_eq!(kernels(of), [450, 10, 10, 450]);
+    }
+
+    #[test]
+    fn the_error_contains_those_of_both_clocks() {
+        let all = [(0, 500, 950, -40, 40), (1, 100, 510, 40, 40), (1, 150, 510, 40, 40)];
+        let (found, errors) = kernels_on_nodes(&all);
+        assert_eq!((found[0] - found[1], errors[0]), (360, 80), "440 is true");
     }
 
     #[test]
