@@ -182,13 +182,14 @@ impl ThreadTimes {
     fn follow_list(&mut self) {
         let Some(listed) = self.list.changed_since(&mut self.seen) else { return };
         let numbers: HashSet<u64> = listed.iter().map(|thread| thread.number).collect();
+        let sources: HashSet<u32> = listed.iter().map(|thread| thread.source).collect();
         let known = std::mem::take(&mut self.threads).into_iter();
         let (stay, gone): (Vec<_>, Vec<_>) = known.partition(|known| numbers.contains(&known.thread.number));
         self.threads = stay;
         self.end_threads(&gone);
         let mut completed = CompletedValues::new();
         for (source, process) in &mut self.processes {
-            if !self.threads.iter().any(|known| known.thread.source == *source) {
+            if !sources.contains(source) {
                 process.end(*source, &mut completed);
             }
         }
