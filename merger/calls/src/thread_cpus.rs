@@ -75,6 +75,11 @@ impl ThreadCpus {
         BlockedShare::sum_between(&self.blocked, from_ns, to_ns)
     }
 
+    /// Returns whether it is recorded how fast its process fetched bytes from storage.
+    pub fn knows_fetched(&self) -> bool {
+        self.fetched.len() > 1
+    }
+
     /// Returns how many bytes its process fetched from storage between two times, and of how much of that time this is known,
     /// ns.
     pub fn fetched_between(&self, from_ns: i64, to_ns: i64) -> (f64, f64) {

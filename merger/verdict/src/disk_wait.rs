@@ -106,8 +106,11 @@ impl FetchedBytes {
         // Each thread of a process has the rate of the process.
         let mut rates: BTreeMap<u32, f64> = BTreeMap::new();
         for timeline in 0..job.timelines.len() as u32 {
-            if let Some(rate) = fetched_per_s(found, timeline) {
-                rates.entry(process_of(timeline)).or_insert(rate);
+            let process = process_of(timeline);
+            if !rates.contains_key(&process)
+                && let Some(rate) = fetched_per_s(found, timeline)
+            {
+                let _ = rates.insert(process, rate);
             }
         }
         let of_named: Option<Vec<f64>> = named.iter().map(|process| rates.get(process).copied()).collect();
@@ -135,8 +138,9 @@ impl FetchedBytes {
 /// Returns how fast the process of a thread fetched bytes from storage in the steps, bytes per second. `None` if that is known
 /// for too small a part of them.
 fn fetched_per_s(found: &AnalysedRun<'_>, timeline: u32) -> Option<f64> {
+    let cpus = found.calls.cpus.get(timeline as usize).filter(|cpus| cpus.knows_fetched())?;
     let (from, to) = steps_of(found, timeline);
-    let (bytes, known_ns) = found.calls.cpus.get(timeline as usize)?.fetched_between(from, to);
+    let (bytes, known_ns) = cpus.fetched_between(from, to);
     (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_KNOWN).then(|| bytes / known_ns * 1e9)
 }
 
