@@ -85,6 +85,10 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     }
 }
 
+/// Bytes fetched from storage must be known for this share of the steps: their rate is a mean. Collectors read them once a
+/// second, from a second after the first event on, so that of short runs little is known.
+const MIN_FETCHED: f64 = 0.5;
+
 /// How fast processes fetched bytes from storage in the steps. These take equally long for all ranks, so the rates compare
 /// amounts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -97,7 +101,7 @@ struct FetchedBytes {
 }
 
 impl FetchedBytes {
-    /// `None` if it is not known of all named processes, for most of the steps.
+    /// `None` if it is not known of all named processes, for half of the steps.
     fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<FetchedBytes> {
         let job = &found.calls.job;
         let process_of = |timeline: u32| job.timelines[timeline as usize].process;
@@ -141,7 +145,7 @@ fn fetched_per_s(found: &AnalysedRun<'_>, timeline: u32) -> Option<f64> {
     let cpus = found.calls.cpus.get(timeline as usize).filter(|cpus| cpus.knows_fetched())?;
     let (from, to) = steps_of(found, timeline);
     let (bytes, known_ns) = cpus.fetched_between(from, to);
-    (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_KNOWN).then(|| bytes / known_ns * 1e9)
+    (known_ns > 0.0 && known_ns >= from.abs_diff(to) as f64 * MIN_FETCHED).then(|| bytes / known_ns * 1e9)
 }
 
 /// Estimates the share of the time in uninterruptible waits from samples, and from the share of time in which the thread was
