@@ -51,7 +51,6 @@ fn alone_a_rank_with_slow_reads_has_them_as_the_cause() {
     for rate in ["fetched_bytes_per_s", "typical_fetched_bytes_per_s"].map(share) {
         assert!((rate / per_s - 1.0).abs() < 0.1, "{rate} beside {per_s}: {text}");
     }
-    assert!(text.contains("; it fetched ") && text.contains(" from storage, other ranks "), "{text}");
     let shards: Json = serde_json::from_str(&report("json", &recording.run)).unwrap();
     assert_eq!(shards["findings"], found["findings"], "of the shards");
 }

@@ -5,7 +5,7 @@ use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY
 use crate::cpu_shortage::{MIN_KNOWN, steps_of};
 use crate::names::ranks_of;
 use crate::sampled_share::SampledShare;
-use crate::shown_time::{percent, points, shown_rate};
+use crate::shown_time::{percent, points};
 use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
 use serde_json::json;
@@ -66,11 +66,10 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     let of_share = |of: SampledShare| format!("{} ({})", percent(of.share), points(of.error));
     let others = typical.map_or(String::new(), |typical| format!(", other ranks for {}", of_share(typical)));
     let fetched = FetchedBytes::of(found, finding);
-    let amounts = fetched.map_or_else(String::new, FetchedBytes::text);
     CauseEvidence {
         kind,
         explained: Ok(ExplainedShare { share: explained, error: Some(explained_error) }),
-        facts: format!("{they} in such waits for {} of the steps{others}{amounts}", of_share(named)),
+        facts: format!("{they} in such waits for {} of the steps{others}", of_share(named)),
         reason: String::new(),
         json: json!({
             "share": named.share,
@@ -93,9 +92,8 @@ const MIN_FETCHED: f64 = 0.5;
 /// amounts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct FetchedBytes {
-    /// Mean of the named processes, bytes per second, and their number.
+    /// Mean of the named processes, bytes per second.
     named_per_s: f64,
-    count: usize,
     /// Lower median of the others; `None` if it is known of none.
     typical_per_s: Option<f64>,
 }
@@ -124,18 +122,8 @@ impl FetchedBytes {
         others.sort_by(f64::total_cmp);
         Some(FetchedBytes {
             named_per_s: of_named.iter().sum::<f64>() / of_named.len() as f64,
-            count: of_named.len(),
             typical_per_s: others.get(others.len().saturating_sub(1) / 2).copied(),
         })
-    }
-
-    /// Continues a sentence.
-    fn text(self) -> String {
-        let others = self.typical_per_s.map(|typical| format!(", other ranks {}", shown_rate(typical)));
-        let rate = shown_rate(self.named_per_s);
-        let they =
-            if self.count == 1 { format!("it fetched {rate}") } else { format!("they fetched {rate} each") };
-        format!("; {they} from storage{}", others.unwrap_or_default())
     }
 }
 
@@ -291,13 +279,6 @@ mod tests {
             }
             assert!(covered >= 1860, "{covered} of 2000 at {share}");
         }
-    }
-
-    #[test]
-    fn bytes_from_storage_are_of_one_rank_or_of_each() {
-        let text = |count, typical_per_s| FetchedBytes { named_per_s: 5e6, count, typical_per_s }.text();
-        assert_eq!(text(1, Some(2e3)), "; it fetched 5.00 MB/s from storage, other ranks 2.00 kB/s");
-        assert_eq!(text(2, None), "; they fetched 5.00 MB/s each from storage");
     }
 
     #[test]

@@ -34,19 +34,6 @@ pub(crate) fn percent(ratio: f64) -> String {
     if ratio.abs() < 0.095 { format!("{:.1} %", ratio * 100.0) } else { format!("{:.0} %", ratio * 100.0) }
 }
 
-/// Formats bytes per second with three digits: `61.4 MB/s`.
-pub(crate) fn shown_rate(bytes_per_s: f64) -> String {
-    let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
-    match units.into_iter().find(|(unit, _)| bytes_per_s >= unit * 0.9995) {
-        None => format!("{bytes_per_s:.0} B/s"),
-        Some((unit, name)) => {
-            let value = bytes_per_s / unit;
-            let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-            format!("{value:.decimals$} {name}")
-        }
-    }
-}
-
 /// Formats the error of a share in percentage points: `+- 3.2 points`.
 pub(crate) fn points(error: f64) -> String {
     if error < 0.095 {
@@ -59,14 +46,6 @@ pub(crate) fn points(error: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_have_three_digits_and_a_unit() {
-        let rates = [0.0, 999.4, 999.6, 61_440_000.0, 9_999_000.0, 99_960_000.0, 1.5e12];
-        let texts = rates.map(shown_rate);
-        let wanted = ["0 B/s", "999 B/s", "1.00 kB/s", "61.4 MB/s", "10.0 MB/s", "100 MB/s", "1500 GB/s"];
-        assert_eq!(texts, wanted);
-    }
 
     #[test]
     fn times_have_four_digits_and_a_unit() {
