@@ -119,7 +119,7 @@ enum CpuCounter {
     Thread(i64, ThreadCounter),
     /// Quotas of the process.
     Throttled,
-    /// What the process fetched from storage.
+    /// Bytes that the process fetched from storage.
     Fetched,
 }
 

@@ -45,7 +45,7 @@ struct CollectiveKernels {
     /// error of their clocks against that of the last one, and that error.
     usual_ns: u64,
     usual_error_ns: u64,
-    /// What a kernel takes at most after the last begin, ns: the least of all kernels.
+    /// Upper limit of the duration after the last begin, ns: the smallest limit of all kernels.
     least_ns: u64,
     /// Whether a kernel surely takes longer than that.
     has_slow: bool,
@@ -233,10 +233,10 @@ mod tests {
     const US: i64 = 1_000;
 
     /// Node, begin and end of a kernel, error of its clock and the bound of that, us.
-    type Kernel = (u32, i64, i64, i64, u64);
+    type PlacedKernel = (u32, i64, i64, i64, u64);
 
     /// Returns the durations without waiting of kernels, and the errors of slow ones, us.
-    fn kernels_on_nodes(of: &[Kernel]) -> (Vec<u64>, Vec<u64>) {
+    fn kernels_on_nodes(of: &[PlacedKernel]) -> (Vec<u64>, Vec<u64>) {
         let timelines = (0u32..).zip(of).map(|(process, (node, begin, end, off, bound))| CallTimeline {
             node: *node,
             process,
@@ -265,7 +265,7 @@ mod tests {
 
     /// The same for four GPUs on as many nodes, without the errors.
     fn kernels(of: [(i64, i64, i64, u64); 4]) -> Vec<u64> {
-        let on_nodes: Vec<Kernel> =
+        let on_nodes: Vec<PlacedKernel> =
             (0u32..).zip(of).map(|(node, (begin, end, off, bound))| (node, begin, end, off, bound)).collect();
         kernels_on_nodes(&on_nodes).0
     }

@@ -101,7 +101,7 @@ struct SampledProcess {
     counters: i64,
     /// The quotas of its cgroups, with the key of their counter.
     quota: Option<(i64, SampledQuota)>,
-    /// What it reads and writes, with the key of the first of these counters.
+    /// Its reads and writes, with the key of the first of these counters.
     input: Option<(i64, ProcessInput)>,
     /// How many threads have had each name.
     names: BTreeMap<Box<str>, u32>,
