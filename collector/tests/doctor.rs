@@ -47,7 +47,7 @@ fn nothing_is_in_the_way_and_nothing_is_left() {
     ] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
-    for about in ["library", "socket", "memory", "cpus", "output", "launcher", "mpi", "rocm"] {
+    for about in ["library", "socket", "memory", "cpus", "waits", "output", "launcher", "mpi", "rocm"] {
         assert!(
             lines(&output).iter().any(|line| line.split_whitespace().nth(1) == Some(about)),
             "{about}:\n{text}"

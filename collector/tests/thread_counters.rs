@@ -123,6 +123,93 @@ fn a_thread_is_seen_to_wait_for_its_core_as_long_as_the_kernel_says() {
     assert!(waited[1] > 0.3, "the child takes half of the core: {waited:?}");
 }
 
+/// Computes on one core, with a low priority, and prints each time in which it was stopped for 20 ms or more: from, to. A child
+/// takes the core for 60 ms, again and again.
+const INTERRUPTED: &str = r#"
+    #include <sched.h>
+    #include <signal.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <sys/prctl.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    static int64_t now() {
+        struct timespec time;
+        clock_gettime(CLOCK_BOOTTIME, &time);
+        return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+    }
+
+    int main() {
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        CPU_SET(0, &first);
+        if (sched_setaffinity(0, sizeof first, &first)) return 2;
+        pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) {
+                usleep(237000);
+                for (int64_t begin = now(); now() - begin < 60000000;) {}
+            }
+        }
+        nice(19);
+        roctxMarkA("computes");
+        int64_t begin = now(), before = begin;
+        while (before - begin < INT64_C(5000000000)) {
+            int64_t time = now();
+            if (time - before > 20000000) printf("%lld %lld\n", (long long)before, (long long)time);
+            before = time;
+        }
+        kill(child, SIGKILL);
+        return 0;
+    }
+"#;
+
+#[test]
+fn the_times_at_which_a_thread_alone_loses_its_core_are_recorded() {
+    let Some(bench) = Bench::new() else { return };
+    let doctor = run(Command::new(env!("CARGO_BIN_EXE_rpd-collect")).arg("doctor"));
+    if !String::from_utf8_lossy(&doctor.stdout)
+        .contains("times at which threads lose their CPUs are recorded")
+    {
+        eprintln!("SKIPPED: the kernel does not let a user follow threads here");
+        return;
+    }
+    let program = bench.program("interrupted", INTERRUPTED);
+    let (mut command, shard) = collect(&bench, "interrupted");
+    let output = run(command.arg("--").arg(&program));
+    assert_eq!(exit_code(&output), 0, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let gaps: Vec<(i64, i64)> = text
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(from, to)| (from.parse().unwrap(), to.parse().unwrap()))
+        .collect();
+    let shard = Shard::open(&shard).unwrap();
+    let process = shard.processes.values().find(|process| process.command.contains("interrupted")).unwrap();
+    let ProcessCounters { values, .. } = counters(&shard, process.source);
+    let waits = &values["thread.cpu_wait"];
+    let waited = |from: i64, to: i64| -> f64 {
+        let part =
+            |pair: &[(i64, f64)]| (pair[1].0.min(to) - pair[0].0.max(from)).max(0) as f64 * pair[0].1 / 100.0;
+        waits.windows(2).map(part).sum()
+    };
+    let (first, last) = (waits[0].0, waits.last().unwrap().0);
+    let inside: Vec<_> = gaps.iter().filter(|(from, to)| *from > first && *to < last).collect();
+    assert!(inside.len() >= 5, "{} of {gaps:?}, recorded from {first} to {last}", inside.len());
+    // Sums over tenths of a second say about 60 % of each gap, and about as much beside it.
+    let beside = 30_000_000;
+    let (mut in_gaps, mut before_gaps, mut length) = (0.0, 0.0, 0);
+    for (from, to) in &inside {
+        in_gaps += waited(*from, *to);
+        before_gaps += waited(*from - beside, *from);
+        length += to - from;
+    }
+    let shares = (in_gaps / length as f64, before_gaps / (beside * inside.len() as i64) as f64);
+    assert!(shares.0 > 0.9 && shares.1 < 0.3, "{shares:?}: {waits:?}, {gaps:?}");
+}
+
 /// Waits for a child that shares its memory, which signals do not interrupt, and then sleeps. Prints both times, ns.
 const UNINTERRUPTIBLE: &str = r#"
     #include <stdint.h>

@@ -8,7 +8,7 @@ use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::{CollectOptions, EventClock};
 use crate::host::{cpus, tick_source};
 use crate::launcher::{LauncherEnvironment, is_on_one_node};
-use crate::node_metrics::amd_devices;
+use crate::node_metrics::{amd_devices, why_not_followed};
 use crate::session::SessionIdentity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -61,6 +61,16 @@ pub(super) fn event_clock(choice: Option<EventClock>) -> CheckFinding {
         (_, Ok(())) => CheckFinding::Ok("events are timed by the processor's counter".to_owned()),
         (_, Err(reason)) => CheckFinding::Note(format!(
             "events have times of CLOCK_BOOTTIME, which takes longer to read: {reason}"
+        )),
+    }
+}
+
+/// Reports whether the times at which threads lose their CPUs are recorded.
+pub(super) fn preemptions() -> CheckFinding {
+    match why_not_followed() {
+        None => CheckFinding::Ok("the times at which threads lose their CPUs are recorded".to_owned()),
+        Some(reason) => CheckFinding::Note(format!(
+            "waits for CPUs are recorded only as sums over tenths of a second: {reason}"
         )),
     }
 }

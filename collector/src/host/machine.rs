@@ -25,6 +25,14 @@ pub fn clock_domain() -> ClockDomain {
     ClockDomain { boot_id: line_of("/proc/sys/kernel/random/boot_id"), time_namespace }
 }
 
+/// Whether this process is in a time namespace with a `CLOCK_BOOTTIME` of its own.
+pub(crate) fn has_shifted_boottime() -> bool {
+    // Without time namespaces there is no such file.
+    let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("boottime"));
+    line.is_some_and(|line| line.split_whitespace().any(|number| number != "0"))
+}
+
 fn line_of(path: &str) -> String {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }

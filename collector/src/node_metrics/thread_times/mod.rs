@@ -2,7 +2,7 @@
 //! counts both for each thread (`/proc/PID/task/TID/schedstat`, with `CONFIG_SCHED_INFO`). In the rest of the time a thread
 //! is blocked; for what, is sampled from its state (`/proc/PID/task/TID/stat`): an uninterruptible wait, as for a disk, or
 //! any other. The kernel counts the former exactly only with `kernel.task_delayacct`, and then not those of NFS and Lustre
-//! for a server.
+//! for a server. Where the user may have them, switch records say when a thread had no core ([`preemptions`]).
 //!
 //! Once a second, it reads what quotas took from the process of these threads ([`cpu_quota`]), and how much that reads and
 //! writes ([`process_input`]).
@@ -11,8 +11,10 @@
 //! [`shares::ThreadShares`].
 
 mod cpu_quota;
+mod preemptions;
 mod process_input;
 mod shares;
+mod switch_records;
 mod thread_sums;
 
 use crate::drain::{RecordedThread, RecordedThreads};
@@ -23,12 +25,14 @@ use crate::shard_output::{
     SideOutput,
 };
 use cpu_quota::CpuQuota;
+use preemptions::{FollowedThread, add_tick};
 use process_input::ProcessInput;
 use shares::{IntervalShares, ThreadShares};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+pub(crate) use switch_records::why_not_followed;
 use thread_sums::ThreadFiles;
 
 /// The values of a thread that lives shorter are dropped: such threads are many, and short commands need no counters.
@@ -40,8 +44,8 @@ const MAX_COUNTERS: i64 = 1 << 12;
 /// Maximum number of threads of which the state is sampled: such a read takes twice as long as that of the times or more.
 /// These are the first ones, among which are the main threads.
 const MAX_STATES: usize = 16;
-/// Number of open files of a thread.
-const THREAD_FILES: usize = 2;
+/// Number of open files of a thread of which the state is sampled. Others have one.
+const THREAD_FILES: usize = 3;
 /// Maximum number of items that wait for the writing thread. Beyond that, intervals become longer.
 const MAX_PENDING_ITEMS: usize = 4096;
 /// Name of the counter of quotas.
@@ -79,6 +83,8 @@ enum ThreadState {
     Sampled {
         files: ThreadFiles,
         shares: Box<ThreadShares>,
+        /// Only if its state is sampled.
+        followed: Option<Box<FollowedThread>>,
         rows: ThreadRows,
     },
     /// Its times cannot be read.
@@ -159,13 +165,16 @@ impl ThreadTimes {
                 self.describe(at, &mut completed);
             }
             let found = &mut self.threads[at];
-            let ThreadState::Sampled { files, shares, rows } = &mut found.state else { continue };
+            let ThreadState::Sampled { files, shares, followed, rows } = &mut found.state else {
+                continue;
+            };
             if !has_room {
                 continue;
             }
             // A thread that has ended leaves the list soon, which ends its last interval.
+            let read_at = machine::boottime();
             let Some(sums) = files.sample() else { continue };
-            let intervals = shares.add(time, sums).into_iter().flatten();
+            let intervals = add_tick(shares, (time, sums), read_at, followed.as_deref_mut());
             match rows {
                 ThreadRows::Held(held) => held.extend(intervals),
                 ThreadRows::Counter(counters) => {
@@ -223,11 +232,15 @@ impl ThreadTimes {
         let wants_state = self.threads.iter().filter(has_state).count() < MAX_STATES;
         let Some(mut files) = ThreadFiles::open(&folder, wants_state) else { return ThreadState::Failed };
         let Some(sums) = files.sample() else { return ThreadState::Failed };
-        if (sampled + 1) * THREAD_FILES > self.max_open_files {
+        let others = (sampled + 1).saturating_sub(MAX_STATES);
+        let has_descriptors = (sampled + 1 - others) * THREAD_FILES + others <= self.max_open_files;
+        if !has_descriptors {
             files.close();
         }
-        let rows = ThreadRows::Held(Vec::new());
-        ThreadState::Sampled { files, shares: Box::new(ThreadShares::new(time, sums)), rows }
+        let is_followed = has_descriptors && files.has_state();
+        let followed = is_followed.then(|| Box::new(FollowedThread::new(tid)));
+        let (shares, rows) = (Box::new(ThreadShares::new(time, sums)), ThreadRows::Held(Vec::new()));
+        ThreadState::Sampled { files, shares, followed, rows }
     }
 
     /// Describes the counters of a thread, and adds its values so far to those that are `completed`.

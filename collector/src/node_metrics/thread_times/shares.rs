@@ -41,6 +41,11 @@ impl ThreadShares {
         ThreadShares { start: (time, times), last: (time, times), wait: None }
     }
 
+    /// Returns the last tick, and the sums then.
+    pub(super) fn last(&self) -> (i64, ThreadSums) {
+        self.last
+    }
+
     /// Adds a tick. Returns the intervals that it completes, in their order.
     pub(super) fn add(&mut self, time: i64, times: ThreadSums) -> [Option<IntervalShares>; 2] {
         let now = (time, times);
@@ -61,6 +66,32 @@ impl ThreadShares {
         self.start = now;
         self.wait = completed.map(|shares| shares.wait).or(self.wait);
         [completed, None]
+    }
+
+    /// Adds a tick that is parted at some times between the last one and now, with the sums then. Each part has the samples of the
+    /// tick. Returns the intervals that it completes, in their order.
+    pub(super) fn add_parts(
+        &mut self,
+        time: i64,
+        times: ThreadSums,
+        parts: &[(i64, ThreadSums)],
+    ) -> Vec<IntervalShares> {
+        if parts.is_empty() {
+            return self.add(time, times).into_iter().flatten().collect();
+        }
+        let now = (time, times);
+        let tick = shares(self.last, now);
+        let before = shares(self.start, self.last);
+        let starts = std::iter::once(self.last).chain(parts.iter().copied());
+        let ends = parts.iter().copied().chain([now]);
+        let parted = starts.zip(ends).filter_map(|(from, to)| {
+            let (IntervalShares { start, run, wait, .. }, tick) = (shares(from, to)?, tick?);
+            Some(IntervalShares { start, run, wait, ..tick })
+        });
+        let completed: Vec<IntervalShares> = before.into_iter().chain(parted).collect();
+        (self.start, self.last) = (now, now);
+        self.wait = completed.last().map(|part| part.wait).or(self.wait);
+        completed
     }
 
     /// Ends the thread. Returns the rest up to the last tick, and a mark from which on nothing is known.
@@ -148,6 +179,31 @@ mod tests {
             (26, 100.0, 0.0),
             (36, 100.0, 0.0),
             (40, 0.0, 0.0),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_parts_of_a_tick_share_its_samples() {
+        let mut shares = ThreadShares::new(0, ThreadSums::default());
+        let at = |run_ns: i64, wait_ns: i64, samples: u64| ThreadSums {
+            run_ns: run_ns as u64,
+            wait_ns: wait_ns as u64,
+            samples,
+            ..ThreadSums::default()
+        };
+        let parts = [(TICK / 4, at(TICK / 4, 0, 0)), (TICK / 2, at(TICK / 4, TICK / 4, 0))];
+        let mut found = shares.add_parts(TICK, at(TICK / 4 * 3, TICK / 4, 1), &parts);
+        found.extend(shares.add_parts(2 * TICK, at(TICK / 4 * 7, TICK / 4, 2), &[]));
+        found.extend(shares.end().into_iter().flatten());
+        let found: Vec<_> =
+            found.iter().map(|at| (4 * at.start / TICK, at.run, at.wait, at.samples)).collect();
+        let expected = [
+            (0, 100.0, 0.0, 10.0),
+            (1, 0.0, 100.0, 10.0),
+            (2, 100.0, 0.0, 10.0),
+            (4, 100.0, 0.0, 10.0),
+            (8, 0.0, 0.0, 0.0),
         ];
         assert_eq!(found, expected);
     }

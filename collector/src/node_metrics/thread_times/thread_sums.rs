@@ -13,6 +13,8 @@ pub(super) struct ThreadSums {
     pub(super) run_ns: u64,
     /// Time in which it was runnable, but not on a core, ns.
     pub(super) wait_ns: u64,
+    /// How often it got a core.
+    pub(super) slices: u64,
     /// Samples of its state.
     pub(super) samples: u64,
     /// Those in which it was in an uninterruptible wait.
@@ -62,7 +64,7 @@ impl ThreadFiles {
     pub(super) fn sample(&mut self) -> Option<ThreadSums> {
         let mut buffer = [0; LINE_BYTES];
         let text = std::str::from_utf8(self.schedstat.read(&mut buffer).ok()?).ok()?;
-        (self.sums.run_ns, self.sums.wait_ns) = parse_schedstat(text)?;
+        (self.sums.run_ns, self.sums.wait_ns, self.sums.slices) = parse_schedstat(text)?;
         let line = self.stat.as_ref().and_then(|file| file.read(&mut buffer).ok());
         self.sums.samples += u64::from(line.is_some());
         match line.and_then(SampledWait::parse) {
@@ -74,10 +76,10 @@ impl ThreadFiles {
     }
 }
 
-/// Reads the text of `schedstat`: the times on a core and without one, ns.
-fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
+/// Reads the text of `schedstat`: the times on a core and without one, ns, and how often it got one.
+fn parse_schedstat(text: &str) -> Option<(u64, u64, u64)> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
 impl SampledWait {
@@ -100,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_line_of_schedstat_is_read() {
-        assert_eq!(parse_schedstat("503 514 181\n"), Some((503, 514)));
-        assert_eq!([parse_schedstat(""), parse_schedstat("5"), parse_schedstat("a b c")], [None; 3]);
+        assert_eq!(parse_schedstat("503 514 181\n"), Some((503, 514, 181)));
+        assert_eq!([parse_schedstat(""), parse_schedstat("5 6"), parse_schedstat("a b c")], [None; 3]);
     }
 
     #[test]
@@ -126,7 +128,8 @@ mod tests {
         let second = files.sample().unwrap();
         write("schedstat", "");
         assert_eq!(files.sample(), None);
-        let expected = ThreadSums { run_ns: 10, wait_ns: 20, samples: 1, disk_samples: 1, sleep_samples: 0 };
+        let expected =
+            ThreadSums { run_ns: 10, wait_ns: 20, slices: 3, samples: 1, disk_samples: 1, sleep_samples: 0 };
         assert!(
             files.has_state()
                 && ThreadFiles::open(folder.path(), false).is_some_and(|files| !files.has_state())
