@@ -106,6 +106,28 @@ enum { MOST = 64 };
 static int me, n, left, right;
 static const MPI_Comm W = MPI_COMM_WORLD;
 
+/* Bytes of datatypes, each used twice. Handles of types that the program makes are used again for others. */
+static void datatypes(void)
+{
+    static char data[4096];
+    const MPI_Datatype known[] = {MPI_BYTE, MPI_CHAR, MPI_SHORT, MPI_INT, MPI_UNSIGNED, MPI_LONG, MPI_INT64_T, MPI_FLOAT,
+                                  MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_WCHAR, MPI_C_BOOL, MPI_2INT, MPI_DOUBLE_INT, MPI_PACKED};
+    const int count = sizeof known / sizeof *known;
+    for (int i = 0; i < 2 * count; i++) {
+        int bytes;
+        MPI_Type_size(known[i % count], &bytes);
+        CALL_N(Send, 7L * bytes, data, N(7), known[i % count], MPI_PROC_NULL, 0, W);
+    }
+    for (int width = 1; width <= 4; width++) {
+        MPI_Datatype made;
+        MPI_Type_contiguous(width, MPI_DOUBLE, &made);
+        MPI_Type_commit(&made);
+        CALL_N(Send, 16L * width, data, N(2), made, MPI_PROC_NULL, 0, W);
+        CALL_N(Send, 8L * width, data, N(1), made, MPI_PROC_NULL, 0, W);
+        MPI_Type_free(&made);
+    }
+}
+
 static void messages(void)
 {
     static double out[MOST], in[MOST], attached[4096];
@@ -565,6 +587,7 @@ int main(int argc, char **argv)
     left = (me + n - 1) % n, right = (me + 1) % n;
     expect(n % 2 == 0 && n <= MOST, "an even number of ranks");
     messages();
+    datatypes();
     requests();
     collectives();
     neighbours();

@@ -5,10 +5,10 @@ use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorde
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::record::{MpiCall, RcclCall, RecordedLibrary};
-use std::ptr;
+use std::{mem, ptr};
 
-/// A running function. Its end is recorded when this is dropped, however the function returns, also by an
-/// exception. A `longjmp` drops nothing, which is detected at the next function of the library.
+/// A running function. Its end is recorded by [`TracedCall::end`], and also if it returns by an exception, which drops this. A
+/// `longjmp` drops nothing, which is detected at the next function of the library.
 pub(crate) struct TracedCall {
     library: RecordedLibrary,
     /// This is the outermost function of the library. Libraries call their own functions.
@@ -110,6 +110,17 @@ impl TracedCall {
         if self.is_traced() {
             self.finish(outcome);
         }
+        self.leave();
+        // Nothing is left for `drop`, which is for exceptions.
+        mem::forget(self);
+    }
+
+    /// Notes that no function of the library runs any more.
+    #[inline]
+    fn leave(&self) {
+        if self.is_outermost {
+            with_local(|local| running(local, self.library).frame.set(0));
+        }
     }
 
     #[inline]
@@ -132,18 +143,12 @@ impl TracedCall {
 }
 
 impl Drop for TracedCall {
-    #[inline]
+    #[cold]
     fn drop(&mut self) {
-        if !self.is_outermost {
-            return;
+        if self.is_outermost && with_local(|local| !running(local, self.library).recorder.get().is_null()) {
+            self.finish(|_| ());
         }
-        with_local(|local| {
-            let running = running(local, self.library);
-            if !running.recorder.get().is_null() {
-                self.finish(|_| ());
-            }
-            running.frame.set(0);
-        });
+        self.leave();
     }
 }
 

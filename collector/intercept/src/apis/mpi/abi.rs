@@ -9,7 +9,7 @@ use crate::runtime::errno;
 use rpd_ring::record::{COMM_SELF, COMM_WORLD, RequestCompletion};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 
 /// Any pointer.
 pub(super) type MpiPointer = *mut c_void;
@@ -40,6 +40,40 @@ static OWN: Special = Special::new(c"ompi_mpi_comm_self", 0x4400_0001);
 static NO_COMMUNICATOR: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
 static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
 static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
+
+/// Datatypes of Open MPI that most programs use. They are variables, so that their handles mean the same all the time.
+const OPEN_MPI_TYPES: [&CStr; 24] = [
+    c"ompi_mpi_byte",
+    c"ompi_mpi_char",
+    c"ompi_mpi_signed_char",
+    c"ompi_mpi_unsigned_char",
+    c"ompi_mpi_short",
+    c"ompi_mpi_unsigned_short",
+    c"ompi_mpi_int",
+    c"ompi_mpi_unsigned",
+    c"ompi_mpi_long",
+    c"ompi_mpi_unsigned_long",
+    c"ompi_mpi_long_long_int",
+    c"ompi_mpi_float",
+    c"ompi_mpi_double",
+    c"ompi_mpi_int8_t",
+    c"ompi_mpi_uint8_t",
+    c"ompi_mpi_int32_t",
+    c"ompi_mpi_uint32_t",
+    c"ompi_mpi_int64_t",
+    c"ompi_mpi_uint64_t",
+    c"ompi_mpi_integer",
+    c"ompi_mpi_real",
+    c"ompi_mpi_dblprec",
+    c"ompi_mpi_cplex",
+    c"ompi_mpi_dblcplex",
+];
+/// Number of places for these, a power of two.
+const TYPE_PLACES: usize = 64;
+/// Their handles, each in the first free place from that of its hash; 0 where there is none.
+static TYPES: [AtomicUsize; TYPE_PLACES] = [const { AtomicUsize::new(0) }; TYPE_PLACES];
+/// Their bytes and one; 0 before MPI was asked.
+static TYPE_SIZES: [AtomicU32; TYPE_PLACES] = [const { AtomicU32::new(0) }; TYPE_PLACES];
 
 const OMPI_IN_PLACE: usize = 1;
 const MPICH_IN_PLACE: usize = usize::MAX;
@@ -87,6 +121,9 @@ impl MpiAbi {
         for special in [&WORLD, &OWN, &NO_COMMUNICATOR, &NO_DATATYPE, &NO_REQUEST] {
             let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
             special.value.store(value, Relaxed);
+        }
+        if open_mpi {
+            note_types();
         }
         let family = match open_mpi {
             true => OPEN_MPI,
@@ -198,7 +235,7 @@ impl MpiAbi {
         if !self.open_mpi && value >> 24 == 0x4c {
             return count.checked_mul((value >> 8 & 0xff) as i64);
         }
-        count.checked_mul(i64::from(ask(&TYPE_SIZE, datatype)?))
+        count.checked_mul(i64::from(type_size(datatype)?))
     }
 
     /// Returns the number of processes in the local group of a communicator.
@@ -309,6 +346,44 @@ pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", S
 pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Some(&MPI));
 pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Some(&MPI));
 pub(super) static MESSAGE_F2C: RealFunction = RealFunction::new(c"PMPI_Message_f2c", Some(&MPI));
+
+/// Notes the handles of [`OPEN_MPI_TYPES`]. Threads that do so at the same time store the same.
+fn note_types() {
+    for handle in OPEN_MPI_TYPES.iter().filter_map(|name| variable(name, &MPI)) {
+        if let (_, Some(free)) = find_type(handle)
+            && let Some(place) = TYPES.get(free)
+        {
+            place.store(handle, Relaxed);
+        }
+    }
+}
+
+/// Returns the place of a handle in [`TYPES`], or the free one where it belongs.
+#[inline]
+fn find_type(handle: MpiHandle) -> (Option<usize>, Option<usize>) {
+    let hash = (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - TYPE_PLACES.ilog2());
+    for at in (0..TYPE_PLACES).map(|probe| (hash as usize + probe) % TYPE_PLACES) {
+        match TYPES.get(at).map(|place| place.load(Relaxed)) {
+            Some(0) => return (None, Some(at)),
+            Some(known) if known == handle => return (Some(at), None),
+            _ => {}
+        }
+    }
+    (None, None)
+}
+
+/// Returns the bytes of a datatype; `None` if MPI does not return them.
+fn type_size(datatype: MpiHandle) -> Option<c_int> {
+    let place = find_type(datatype).0.and_then(|at| TYPE_SIZES.get(at));
+    if let Some(known) = place.and_then(|place| place.load(Relaxed).checked_sub(1)) {
+        return c_int::try_from(known).ok();
+    }
+    let size = ask(&TYPE_SIZE, datatype)?;
+    if let (Some(place), Ok(bytes)) = (place, u32::try_from(size)) {
+        place.store(bytes + 1, Relaxed);
+    }
+    Some(size)
+}
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {

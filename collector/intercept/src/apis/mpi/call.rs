@@ -198,6 +198,26 @@ impl CallArguments {
         CallArguments { receive, effect: CallEffect::Receives(None, status), ..self }
     }
 
+    /// Whether something remains to be done after the call but to record its end.
+    #[inline(always)]
+    pub(super) fn has_effects(&self) -> bool {
+        !matches!((self.effect, self.message), (CallEffect::Nothing, MessageUse::None))
+    }
+
+    /// Whether something but its record must be kept before the call.
+    #[inline(always)]
+    pub(super) fn needs_preparation(&self) -> bool {
+        matches!(self.message, MessageUse::Receives(_))
+            || matches!(
+                self.effect,
+                CallEffect::Completes(..)
+                    | CallEffect::Frees(_)
+                    | CallEffect::Makes(_)
+                    | CallEffect::FreesComm
+                    | CallEffect::Names(..)
+            )
+    }
+
     /// Returns the address of the request of a non-blocking call.
     pub(super) fn starts(&self) -> Option<HandleArray> {
         match self.effect {
@@ -221,20 +241,19 @@ impl CallArguments {
         self.comm.map_or(0, |comm| COMMUNICATORS.name(MpiAbi::get().communicator(comm)))
     }
 
-    /// Assigns the number of the call on its communicator.
-    pub(super) fn seq(&self) -> Option<u32> {
-        let numbers = COMMUNICATORS.of(MpiAbi::get().communicator(self.comm?))?;
+    /// Assigns the number of the call on its communicator, which is in the form of [`MpiAbi::communicator`].
+    pub(super) fn seq(&self, communicator: u64) -> Option<u32> {
+        let numbers = COMMUNICATORS.of(communicator)?;
         let is_collective = mpi::is_collective(self.function as u32);
         let counter = if is_collective { &numbers.collectives } else { &numbers.others };
         Some(sequence::next_of_mpi(counter, thread_place().addr()))
     }
 
-    /// Converts the call to its form in the ring.
-    pub(super) fn resolve(&self, seq: Option<u32>) -> MpiCall {
-        let abi = MpiAbi::get();
+    /// Converts the call to its form in the ring. The communicator is in the form of [`MpiAbi::communicator`].
+    pub(super) fn resolve(&self, abi: MpiAbi, communicator: u64, seq: Option<u32>) -> MpiCall {
         MpiCall {
             function: self.function as u32,
-            comm: Some(self.communicator()).filter(|comm| *comm != 0),
+            comm: Some(COMMUNICATORS.name(communicator)).filter(|comm| *comm != 0),
             peer: self.peer.and_then(|peer| abi.peer(peer)),
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),

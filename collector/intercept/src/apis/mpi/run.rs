@@ -24,8 +24,22 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         return result;
     }
     let call = describe();
+    // The compiler knows this for each function.
+    if !call.has_effects() {
+        if inside.is_traced() {
+            record_begin(&inside, &call);
+        }
+        let result = real(ptr::null_mut());
+        inside.end(|_| ());
+        return result;
+    }
     let statuses = if inside.is_traced() { call.statuses_to_replace() } else { 0 };
-    let before = begin(&mut inside, &call);
+    let mut before = Before { ordinal: 0, communicator: 0, request: 0, message: 0, waiting: None };
+    if call.needs_preparation() {
+        begin(&mut inside, &call, &mut before);
+    } else if inside.is_traced() {
+        record_begin(&inside, &call);
+    }
     if statuses > 0 {
         let mut real = Some(real);
         return run_with_own_statuses(inside, call, &before, statuses, &mut |own_statuses| {
@@ -68,21 +82,28 @@ struct Before {
     waiting: Option<WaitingRequests>,
 }
 
-fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
+/// Counts a call of the program and records its begin.
+fn record_begin(inside: &TracedCall, call: &CallArguments) {
     let abi = MpiAbi::get();
-    let mut before = Before { ordinal: 0, communicator: 0, request: 0, message: 0, waiting: None };
+    let communicator = call.comm.map(|comm| abi.communicator(comm));
+    let seq = communicator.and_then(|communicator| call.seq(communicator));
+    if inside.is_recorded() {
+        inside.begin_mpi(&call.resolve(abi, communicator.unwrap_or(0), seq));
+    }
+}
+
+/// Counts a call, records its begin, and keeps what it may overwrite.
+fn begin(inside: &mut TracedCall, call: &CallArguments, before: &mut Before) {
+    let abi = MpiAbi::get();
     if let CallEffect::Completes(requests, count, ..) = call.effect
         && has_held_arrays()
     {
         before.waiting = Some(WaitingRequests::among(requests, length(count)));
     }
     if !inside.is_traced() {
-        return before;
+        return;
     }
-    let seq = call.seq();
-    if inside.is_recorded() {
-        inside.begin_mpi(&call.resolve(seq));
-    }
+    record_begin(inside, call);
     if let MessageUse::Receives(message) = call.message {
         before.message = message.one();
     }
@@ -107,7 +128,6 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
         CallEffect::Names(..) => before.communicator = call.communicator(),
         _ => {}
     }
-    before
 }
 
 fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int) {
