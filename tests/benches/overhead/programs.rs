@@ -1,5 +1,9 @@
 //! The programs that are measured, in C. Each measures itself, in bursts that a ring can hold, so that
 //! start-up and the writing of the shard are not in it.
+//!
+//! A burst counts if its thread did not wait for a CPU and had a whole core: a loop before and after it takes as long as it
+//! does at best. Last the programs print how long they waited for a CPU, percent; the share of bursts that count, percent,
+//! in that part of the program with the fewest; and the best time of that loop, ns, in that part with the longest.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +11,7 @@ use std::process::Command;
 const PROLOGUE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +26,6 @@ static long now(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000l + t.tv_nsec;
 }
-/* Median of the bursts, ns per round. */
 static int by_value(const void *a, const void *b) { double d = *(double *)a - *(double *)b; return (d > 0) - (d < 0); }
 /* Nanoseconds for which this thread could have run and had no CPU; 0 if the kernel does not count them. */
 static double delay(void) {
@@ -33,29 +37,69 @@ static double delay(void) {
     }
     return delay;
 }
-static double delayed, measured;
+/* Nanoseconds of a step of a loop that keeps all adders of a core busy. It takes about twice as long while another
+   hardware thread uses the same core, perhaps in another virtual machine. */
+static double control(void) {
+    unsigned long a = 0, b = 0, c = 0, d = 0, e = 0, f = 0;
+    long began = now();
+    for (int i = 0; i < 10000; i++) {
+        a += 1; b += 1; c += 1; d += 1; e += 1; f += 1;
+        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
+    }
+    return (now() - began) / 1e4;
+}
+#define MAX_BURSTS 2000
+#define WHOLE_BURSTS 200
+static double delayed, measured, slowest_control, least_whole = 100;
 /* Percent of the time of all bursts. */
 static double waited(void) { return 100 * delayed / measured; }
-#define BURSTS 400
+/* Median of the bursts that had a whole core, ns per round. There are more bursts until there are enough of these. */
 #define MEASURE(result, rounds, body) do { \
-    static double each[BURSTS]; \
-    for (int burst = 0; burst < BURSTS; burst++) { \
+    static double each[MAX_BURSTS], slower[MAX_BURSTS], whole[MAX_BURSTS]; \
+    int bursts = 0, wholes = 0; \
+    double fastest = 1e9; \
+    while (bursts < MAX_BURSTS && wholes < WHOLE_BURSTS) { \
         double before = delay(); \
+        long since = now(); \
+        double first = control(); \
         long began = now(); \
         for (int i = 0; i < (rounds); i++) { body; } \
         long took = now() - began; \
-        each[burst] = (double)took / (rounds); \
-        delayed += delay() - before; \
-        measured += took; \
+        double last = control(); \
+        double waits = delay() - before; \
+        each[bursts] = (double)took / (rounds); \
+        slower[bursts] = waits > 0 ? 1e9 : first > last ? first : last; \
+        if (first < fastest) fastest = first; \
+        if (last < fastest) fastest = last; \
+        delayed += waits; \
+        measured += now() - since; \
+        bursts++; \
+        wholes = 0; \
+        for (int i = 0; i < bursts; i++) \
+            if (slower[i] < 1.15 * fastest) whole[wholes++] = each[i]; \
         usleep(4000); \
     } \
-    qsort(each, BURSTS, sizeof(double), by_value); \
-    result = each[BURSTS / 2]; \
+    qsort(whole, wholes, sizeof(double), by_value); \
+    result = wholes ? whole[wholes / 2] : 0; \
+    if (100.0 * wholes / bursts < least_whole) least_whole = 100.0 * wholes / bursts; \
+    if (fastest > slowest_control) slowest_control = fastest; \
 } while (0)
+/* Leaves the other CPUs to the collector. Kernels of some virtual machines keep as few CPUs busy as they can: a thread that is
+   woken waits for the CPU of the thread that woke it, although others are idle. */
+static void use_first_cpu(void) {
+    cpu_set_t all, first;
+    CPU_ZERO(&first);
+    if (sched_getaffinity(0, sizeof all, &all)) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&first); cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &first);
+    sched_setaffinity(0, sizeof first, &first);
+}
+/* What each program prints last. */
+static void print_run(void) { printf("%f %f %f", waited(), least_whole, slowest_control); }
 "#;
 
 /// Prints ns of a push and pop pair, of two reads of the clock, of two reads of the processor's counter (0 where none is
-/// read), and how long it had no CPU. Without a library there is no roctx: then the pair is a function call and a return.
+/// read), and how it ran. Without a library there is no roctx: then the pair is a function call and a return.
 pub(crate) const PAIRS: &str = r#"
 #ifdef __x86_64__
 #include <x86intrin.h>
@@ -70,16 +114,18 @@ int main(void) {
     int (*volatile pop)(void) = roctxRangePop ? roctxRangePop : no_pop;
     struct timespec t;
     double pair, clocks, counts;
+    use_first_cpu();
     push("warm"); pop();
     MEASURE(pair, 2000, push("forward"); pop());
     MEASURE(clocks, 2000, clock_gettime(CLOCK_BOOTTIME, &t); clock_gettime(CLOCK_BOOTTIME, &t));
     MEASURE(counts, 2000, COUNT(); COUNT());
-    printf("%f %f %f %f", pair, clocks, counts, waited());
+    printf("%f %f %f ", pair, clocks, counts);
+    print_run();
     return 0;
 }
 "#;
 
-/// Prints ns of a send to no rank, which costs MPI next to nothing, of a poll, and how long it had no CPU.
+/// Prints ns of a send to no rank, which costs MPI next to nothing, of a poll, and how it ran.
 pub(crate) const MPI_CALLS: &str = r#"
 #include <mpi.h>
 int main(int argc, char **argv) {
@@ -87,10 +133,12 @@ int main(int argc, char **argv) {
     char data[8] = {0};
     int flag;
     double send, poll;
+    use_first_cpu();
     MPI_Send(data, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
     MEASURE(send, 1000, MPI_Send(data, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
     MEASURE(poll, 1000, MPI_Iprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
-    printf("%f %f %f", send, poll, waited());
+    printf("%f %f ", send, poll);
+    print_run();
     MPI_Finalize();
     return 0;
 }
