@@ -6,16 +6,18 @@
 use super::shares::{IntervalShares, ThreadShares};
 use super::switch_records::{IntervalWaits, SwitchRecords, WaitEpisode};
 use super::thread_sums::ThreadSums;
+use std::io;
 
-/// A thread that gets a core more often is not followed, a second: records make that 1.7 us longer each time, and its waits are
-/// short.
+/// A thread that gets a core more often than this per second is not followed: records make each time 1.7 us longer, and the waits
+/// of such a thread are short.
 const MAX_SLICES_PER_S: f64 = 1000.0;
-/// Number of ticks below that limit before a thread is followed: at first, and, as it is four times as many after each tick above
-/// it, in the end.
+/// A thread is followed after this many ticks below the limit. Whenever it exceeds the limit while it is followed, the number grows
+/// fourfold, up to a maximum; it shrinks by half in each [`TICKS_TO_FORGET`] below the limit.
 const CALM_TICKS: u32 = 2;
-const MAX_CALM_TICKS: u32 = 512;
-/// The kernel counts the run time of a thread on a core at its own ticks only, at least a hundred times a second: so much may be
-/// missing in a sum, and be in the next one, ns.
+const MAX_CALM_TICKS: u32 = 128;
+const TICKS_TO_FORGET: u32 = 100;
+/// The kernel counts the run time of a thread on a core at its own ticks only, at least a hundred times a second: this much may be
+/// missing from a sum and appear in the next one, ns.
 const COUNTED_LATE_NS: u64 = 10_000_000;
 /// A tick whose sums were read later than this after its time says too little of what happened up to that time, ns.
 const MAX_DELAY_NS: i64 = 1_000_000;
@@ -29,6 +31,8 @@ pub(super) struct FollowedThread {
     needed_ticks: u32,
     /// The kernel has refused.
     is_refused: bool,
+    /// The sums of the last tick were read in time.
+    was_in_time: bool,
 }
 
 /// Adds a tick to the shares of a thread, which is parted where episodes of waiting begin and end. Returns the intervals that it
@@ -39,10 +43,8 @@ pub(super) fn add_tick(
     read_at: i64,
     followed: Option<&mut FollowedThread>,
 ) -> Vec<IntervalShares> {
-    match followed.and_then(|followed| followed.waits(shares.last(), tick, read_at)) {
-        Some(waits) => add_waits(shares, tick, read_at, &waits),
-        None => shares.add_parts(tick.0, tick.1, &[]),
-    }
+    let waits = followed.and_then(|followed| followed.waits(shares.last(), tick, read_at));
+    add_waits(shares, tick, &waits.unwrap_or_default())
 }
 
 /// Adds a tick with known waits. The kernel counts a wait when it ends, and when the thread changes its queue; here it counts when
@@ -50,7 +52,6 @@ pub(super) fn add_tick(
 fn add_waits(
     shares: &mut ThreadShares,
     (time, mut sums): (i64, ThreadSums),
-    read_at: i64,
     waits: &IntervalWaits,
 ) -> Vec<IntervalShares> {
     let from = shares.last();
@@ -60,14 +61,20 @@ fn add_waits(
     if waits.lasting_ns > 0 || sums.wait_ns < from.1.wait_ns {
         sums.wait_ns = (sums.wait_ns + waits.lasting_ns).min(most).max(from.1.wait_ns);
     }
-    let is_in_time = read_at.saturating_sub(time) <= MAX_DELAY_NS;
-    let episodes = if is_in_time { waits.episodes.as_slice() } else { &[] };
-    shares.add_parts(time, sums, &sums_at_episodes(from, (time, sums), episodes))
+    let (points, sums) = sums_at_episodes(from, (time, sums), &waits.episodes);
+    shares.add_parts(time, sums, &points)
 }
 
 impl FollowedThread {
     pub(super) fn new(tid: i32) -> FollowedThread {
-        FollowedThread { tid, records: None, calm_ticks: 0, needed_ticks: CALM_TICKS, is_refused: false }
+        FollowedThread {
+            tid,
+            records: None,
+            calm_ticks: 0,
+            needed_ticks: CALM_TICKS,
+            is_refused: false,
+            was_in_time: false,
+        }
     }
 
     /// Returns the waits between two ticks, if they are known.
@@ -77,32 +84,61 @@ impl FollowedThread {
         to: (i64, ThreadSums),
         read_at: i64,
     ) -> Option<IntervalWaits> {
+        let is_in_time = read_at.saturating_sub(to.0) <= MAX_DELAY_NS;
+        let was_in_time = std::mem::replace(&mut self.was_in_time, is_in_time);
         let seconds = to.0.saturating_sub(from.0).max(1) as f64 / 1e9;
         if to.1.slices.saturating_sub(from.1.slices) as f64 > MAX_SLICES_PER_S * seconds {
             if self.records.take().is_some() {
-                self.needed_ticks = self.needed_ticks.saturating_mul(4).min(MAX_CALM_TICKS);
+                self.wait_longer();
             }
             self.calm_ticks = 0;
             return None;
         }
         self.calm_ticks = self.calm_ticks.saturating_add(1);
+        if self.calm_ticks.is_multiple_of(TICKS_TO_FORGET) {
+            self.needed_ticks = (self.needed_ticks / 2).max(CALM_TICKS);
+        }
         if self.records.is_none() && !self.is_refused && self.calm_ticks >= self.needed_ticks {
-            self.records = SwitchRecords::open(self.tid).ok();
-            self.is_refused = self.records.is_none();
+            self.open();
             return None;
         }
-        Some(self.records.as_mut()?.of_interval(from.0..to.0, read_at))
+        let mut waits = self.records.as_mut()?.of_interval(from.0..to.0, read_at);
+        if !is_in_time || !was_in_time {
+            waits.episodes.clear();
+        }
+        Some(waits)
+    }
+
+    fn open(&mut self) {
+        match SwitchRecords::open(self.tid) {
+            Ok(records) => self.records = Some(records),
+            Err(error) if is_temporary(&error) => self.wait_longer(),
+            Err(_) => self.is_refused = true,
+        }
+    }
+
+    fn wait_longer(&mut self) {
+        self.needed_ticks = self.needed_ticks.saturating_mul(4).min(MAX_CALM_TICKS);
+        self.calm_ticks = 0;
     }
 }
 
+/// Whether the same call may succeed later: there are no descriptors or no memory now.
+fn is_temporary(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let temporary = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+    error.raw_os_error().is_some_and(|code| temporary.iter().any(|errno| errno.raw_os_error() == code))
+}
+
 /// Returns the sums of a thread at the ends of its episodes, between its sums at the ends of an interval, in the order of time:
-/// in an episode it ran when it did not wait, and in the rest it ran and waited at one rate. None if the sums do not allow that,
-/// as those of a thread that also sleeps in an episode.
+/// in an episode it ran when it did not wait, and in the rest it ran and waited at one rate. There are none if the sums do not
+/// allow that, as those of a thread that also sleeps in an episode. Returns also the sums at the end of the interval, without what
+/// the kernel counted late.
 fn sums_at_episodes(
     from: (i64, ThreadSums),
-    to: (i64, ThreadSums),
+    mut to: (i64, ThreadSums),
     episodes: &[WaitEpisode],
-) -> Vec<(i64, ThreadSums)> {
+) -> (Vec<(i64, ThreadSums)>, ThreadSums) {
     let length = |episode: &WaitEpisode| (episode.time.end - episode.time.start) as u64;
     let all_ns: u64 = episodes.iter().map(length).sum();
     let waits_ns: u64 = episodes.iter().map(|episode| episode.waited_ns).sum();
@@ -113,9 +149,16 @@ fn sums_at_episodes(
     };
     let rests =
         (rest(from.1.run_ns, to.1.run_ns, all_ns - waits_ns), rest(from.1.wait_ns, to.1.wait_ns, waits_ns));
-    let (Some(run_ns), Some(wait_ns)) = rests else { return Vec::new() };
+    let (Some(mut run_ns), Some(mut wait_ns)) = rests else { return (Vec::new(), to.1) };
     if episodes.is_empty() || run_ns + wait_ns > other_ns + COUNTED_LATE_NS {
-        return Vec::new();
+        return (Vec::new(), to.1);
+    }
+    let mut excess_ns = (run_ns + wait_ns).saturating_sub(other_ns);
+    for (rest, sum) in [(&mut run_ns, &mut to.1.run_ns), (&mut wait_ns, &mut to.1.wait_ns)] {
+        let late = (*rest).min(excess_ns);
+        *rest -= late;
+        *sum -= late;
+        excess_ns -= late;
     }
     let rate = |rest: u64| rest as f64 / other_ns.max(1) as f64;
     let mut points = Vec::with_capacity(2 * episodes.len());
@@ -133,7 +176,7 @@ fn sums_at_episodes(
         add(episode.time.end, length(episode) - episode.waited_ns, episode.waited_ns);
         at = episode.time.end;
     }
-    points
+    (points, to.1)
 }
 
 #[cfg(test)]
@@ -155,26 +198,30 @@ mod tests {
         IntervalWaits { episodes: episodes.to_vec(), lasting_ns: (lasting_ms * MS) as u64 }
     }
 
+    fn points(
+        from: (i64, ThreadSums),
+        to: (i64, ThreadSums),
+        episodes: &[WaitEpisode],
+    ) -> Vec<(i64, ThreadSums)> {
+        sums_at_episodes(from, to, episodes).0
+    }
+
     #[test]
     fn waiting_is_placed_where_it_was() {
         let (from, to) = ((0, sums(5, 7)), (100 * MS, sums(65, 47)));
         // It ran for 60 of the other 60 ms.
-        let placed = sums_at_episodes(from, to, &[episode(20, 60, 40)]);
+        let placed = points(from, to, &[episode(20, 60, 40)]);
         assert_eq!(placed, [(20 * MS, sums(25, 7)), (60 * MS, sums(25, 47))]);
-        let placed = sums_at_episodes(from, to, &[episode(0, 50, 25), episode(80, 100, 10)]);
+        let placed = points(from, to, &[episode(0, 50, 25), episode(80, 100, 10)]);
         assert_eq!(placed, [(50 * MS, sums(30, 32)), (80 * MS, sums(55, 37))]);
-        assert_eq!(
-            sums_at_episodes(from, to, &[episode(20, 80, 51)]),
-            [],
-            "more than the kernel has counted"
-        );
-        assert_eq!(sums_at_episodes(from, to, &[episode(0, 100, 40)]), [], "all the time, as the sums say");
+        assert_eq!(points(from, to, &[episode(20, 80, 51)]), [], "more than the kernel has counted");
+        assert_eq!(points(from, to, &[episode(0, 100, 40)]), [], "all the time, as the sums say");
         let busy = (to.0, sums(85, 47));
-        assert_eq!(sums_at_episodes(from, busy, &[episode(20, 60, 40)]), [], "more than time has passed");
-        assert_eq!(sums_at_episodes(from, to, &[]), []);
+        assert_eq!(points(from, busy, &[episode(20, 60, 40)]), [], "more than time has passed");
+        assert_eq!(points(from, to, &[]), []);
         // The wait ended 3 us after the kernel had counted it.
         let late = WaitEpisode { time: 20 * MS..60 * MS + 3000, waited_ns: 40_003_000 };
-        assert_eq!(sums_at_episodes(from, to, &[late]).last().unwrap().1.wait_ns, sums(0, 47).wait_ns);
+        assert_eq!(points(from, to, &[late]).last().unwrap().1.wait_ns, sums(0, 47).wait_ns);
     }
 
     #[test]
@@ -187,7 +234,7 @@ mod tests {
             (200, 50, 150, waits(&[episode(100, 200, 100)], 0)),
             (300, 150, 150, IntervalWaits::default()),
         ] {
-            found.extend(add_waits(&mut shares, (tick * MS, sums(run, wait)), tick * MS, &known));
+            found.extend(add_waits(&mut shares, (tick * MS, sums(run, wait)), &known));
         }
         found.extend(shares.end().into_iter().flatten());
         let found: Vec<_> = found.iter().map(|at| (at.start / MS, at.run, at.wait)).collect();
@@ -233,8 +280,17 @@ mod tests {
                 .collect();
             let to = ThreadSums { run_ns: run as u64, wait_ns: wait as u64, ..ThreadSums::default() };
             let mut all = vec![(0, ThreadSums::default())];
-            all.extend(sums_at_episodes(all[0], (100 * MS, to), &episodes));
-            all.push((100 * MS, to));
+            let (found, end) = sums_at_episodes(all[0], (100 * MS, to), &episodes);
+            let is_parted = !found.is_empty();
+            all.extend(found);
+            all.push((100 * MS, end));
+            prop_assert!(end.run_ns <= to.run_ns && end.wait_ns <= to.wait_ns);
+            prop_assert!(to.run_ns + to.wait_ns <= end.run_ns + end.wait_ns + COUNTED_LATE_NS);
+            let is_whole = all.windows(2).all(|pair| {
+                let taken = pair[1].1.run_ns + pair[1].1.wait_ns - pair[0].1.run_ns - pair[0].1.wait_ns;
+                taken <= (pair[1].0 - pair[0].0) as u64 + 20
+            });
+            prop_assert!(!is_parted || is_whole);
             prop_assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0
                 && pair[0].1.run_ns <= pair[1].1.run_ns && pair[0].1.wait_ns <= pair[1].1.wait_ns));
         }
@@ -250,7 +306,7 @@ mod tests {
             let mut add = |shares: &mut ThreadShares, time, run, wait, lasting_ns| {
                 let sums = ThreadSums { run_ns: run, wait_ns: wait, ..ThreadSums::default() };
                 let known = IntervalWaits { episodes: Vec::new(), lasting_ns };
-                found.extend(add_waits(shares, (time, sums), time, &known));
+                found.extend(add_waits(shares, (time, sums), &known));
             };
             for (length, ran, waited, lasting) in ticks {
                 time += length;

@@ -19,14 +19,15 @@ const MIN_WAIT_NS: i64 = 100_000;
 const MAX_PAUSE_NS: i64 = 10_000_000;
 /// Shortest waiting of an episode within a tick of which the time is kept, ns.
 const MIN_EPISODE_NS: u64 = 5_000_000;
-/// Episodes of which the times are kept: so many a second on average, and this many at once.
+/// Maximum number of episodes whose times are kept: per second on average, and at once.
 const EPISODES_PER_S: f64 = 4.0;
 const MAX_EPISODES: f64 = 40.0;
 /// Bytes of the buffer, room for [`BUFFER_RECORDS`].
-const BUFFER_BYTES: usize = 4 << 10;
-const BUFFER_RECORDS: usize = 256;
+const BUFFER_BYTES: usize = 8 << 10;
+const BUFFER_RECORDS: usize = 512;
 /// A buffer with so many records at a tick was nearly full, and records may be lost.
 const MANY_RECORDS: usize = BUFFER_RECORDS * 3 / 4;
+
 /// `PERF_RECORD_SWITCH`.
 const SWITCH: u32 = 14;
 /// `PERF_RECORD_MISC_SWITCH_OUT`: the thread leaves the core.
@@ -72,7 +73,7 @@ pub(super) struct WaitEpisode {
 }
 
 /// The waits of an interval.
-#[derive(PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct IntervalWaits {
     /// Episodes in their order, cut to the interval.
     pub(super) episodes: Vec<WaitEpisode>,
@@ -87,8 +88,10 @@ pub(crate) fn why_not_followed() -> Option<String> {
     }
     let error = SwitchRecords::open(rustix::thread::gettid().as_raw_nonzero().get()).err()?;
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    Some(match level.trim().parse::<i32>() {
-        Ok(level @ 3..) => format!("kernel.perf_event_paranoid is {level}, and 2 allows it"),
+    Some(match (error.kind(), level.trim().parse::<i32>()) {
+        (io::ErrorKind::PermissionDenied, Ok(level @ 3..)) => {
+            format!("kernel.perf_event_paranoid is {level}, and 2 allows it ({error})")
+        }
         _ => format!("perf_event_open: {error}"),
     })
 }
@@ -117,7 +120,7 @@ impl SwitchRecords {
             records += 1;
             match read_switch(&record) {
                 Some((time, change)) => self.waits.add(time, change),
-                None => self.waits = CoreWaits::default(),
+                None => self.waits.since = None,
             }
         }
         if records >= MANY_RECORDS {
@@ -126,8 +129,8 @@ impl SwitchRecords {
         }
         let seconds = (interval.end - interval.start) as f64 / 1e9;
         self.allowance = (self.allowance + EPISODES_PER_S * seconds).min(MAX_EPISODES);
-        let mut waits = self.waits.take(interval, read_at);
-        waits.keep_longest(self.allowance as usize);
+        let mut waits = self.waits.take(interval.clone(), read_at);
+        waits.keep_longest(self.allowance as usize, &interval);
         self.allowance -= waits.episodes.len() as f64;
         waits
     }
@@ -175,9 +178,12 @@ impl CoreWaits {
 }
 
 impl IntervalWaits {
-    /// Keeps the longest episodes.
-    fn keep_longest(&mut self, most: usize) {
-        self.episodes.retain(|episode| episode.waited_ns >= MIN_EPISODE_NS);
+    /// Keeps the longest episodes that begin or end within an interval.
+    fn keep_longest(&mut self, most: usize, interval: &Range<i64>) {
+        self.episodes.retain(|WaitEpisode { time, waited_ns }| {
+            let outside = (time.start - interval.start).max(interval.end - time.end);
+            *waited_ns >= MIN_EPISODE_NS && outside > MAX_PAUSE_NS
+        });
         self.episodes.sort_by_key(|episode| Reverse(episode.waited_ns));
         self.episodes.truncate(most);
         self.episodes.sort_by_key(|episode| episode.time.start);
@@ -233,7 +239,10 @@ mod tests {
         }
         known.add(99 * MS, CoreSwitch::Lost);
         let mut found = known.take(0..100 * MS, 100 * MS);
-        found.keep_longest(4);
+        let mut shorter = found.clone();
+        found.keep_longest(4, &(0..100 * MS));
         assert_eq!(found, waits(&[episode(30, 87, 30)], 1), "short ones are in the sums alone");
+        shorter.keep_longest(4, &(25 * MS..90 * MS));
+        assert_eq!(shorter, waits(&[], 1), "it lasts all the time");
     }
 }
