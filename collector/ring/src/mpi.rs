@@ -42,6 +42,7 @@ numbered_functions! {
 
 /// Whether the function with this number is a collective: the n-th one on a communicator is the same call in
 /// all its ranks. Functions after the last collective are calls of some of its ranks.
+#[inline]
 pub fn is_collective(number: u32) -> bool {
     (MpiFunction::MPI_Barrier as u32..=MpiFunction::MPI_Comm_disconnect as u32).contains(&number)
 }

@@ -13,6 +13,8 @@ pub(crate) struct TracedCall {
     library: RecordedLibrary,
     /// This is the outermost function of the library. Libraries call their own functions.
     is_outermost: bool,
+    /// See [`TracedCall::is_traced`].
+    is_traced: bool,
     /// Number of request handles that were stored.
     remembered: usize,
 }
@@ -34,28 +36,22 @@ impl TracedCall {
                 }
                 running.frame.set(frame);
             }
-            TracedCall { library, is_outermost, remembered: 0 }
+            let is_traced = is_outermost && settings::is_traced(api(library));
+            TracedCall { library, is_outermost, is_traced, remembered: 0 }
         })
-    }
-
-    fn api(&self) -> TracedApi {
-        match self.library {
-            RecordedLibrary::Mpi => TracedApi::Mpi,
-            RecordedLibrary::Rccl => TracedApi::Rccl,
-        }
     }
 
     /// Whether the program itself called, and calls of this library are to be recorded. Such calls are
     /// counted even during a pause.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
-        self.is_outermost && settings::is_traced(self.api())
+        self.is_traced
     }
 
     /// Whether the call is to be recorded now.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        self.is_outermost && with_local(|local| local.records(self.api()))
+        self.is_outermost && with_local(|local| local.records(api(self.library)))
     }
 
     /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].
@@ -149,6 +145,14 @@ impl Drop for TracedCall {
             self.finish(|_| ());
         }
         self.leave();
+    }
+}
+
+#[inline(always)]
+fn api(library: RecordedLibrary) -> TracedApi {
+    match library {
+        RecordedLibrary::Mpi => TracedApi::Mpi,
+        RecordedLibrary::Rccl => TracedApi::Rccl,
     }
 }
 

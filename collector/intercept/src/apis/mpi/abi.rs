@@ -41,7 +41,7 @@ static NO_COMMUNICATOR: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_000
 static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
 static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
 
-/// Datatypes of Open MPI that most programs use. They are variables, so that their handles mean the same all the time.
+/// Datatypes of Open MPI that most programs use. They are variables of the library, so a handle never changes its meaning.
 const OPEN_MPI_TYPES: [&CStr; 24] = [
     c"ompi_mpi_byte",
     c"ompi_mpi_char",
@@ -70,9 +70,9 @@ const OPEN_MPI_TYPES: [&CStr; 24] = [
 ];
 /// Number of places for these, a power of two.
 const TYPE_PLACES: usize = 64;
-/// Their handles, each in the first free place from that of its hash; 0 where there is none.
+/// Their handles, by open addressing: each is in the first place that was free from its hash on. 0: free.
 static TYPES: [AtomicUsize; TYPE_PLACES] = [const { AtomicUsize::new(0) }; TYPE_PLACES];
-/// Their bytes and one; 0 before MPI was asked.
+/// Their sizes in bytes plus one; 0 until MPI has been asked.
 static TYPE_SIZES: [AtomicU32; TYPE_PLACES] = [const { AtomicU32::new(0) }; TYPE_PLACES];
 
 const OMPI_IN_PLACE: usize = 1;
@@ -350,7 +350,7 @@ pub(super) static MESSAGE_F2C: RealFunction = RealFunction::new(c"PMPI_Message_f
 /// Notes the handles of [`OPEN_MPI_TYPES`]. Threads that do so at the same time store the same.
 fn note_types() {
     for handle in OPEN_MPI_TYPES.iter().filter_map(|name| variable(name, &MPI)) {
-        if let (_, Some(free)) = find_type(handle)
+        if let Err(Some(free)) = find_type(handle)
             && let Some(place) = TYPES.get(free)
         {
             place.store(handle, Relaxed);
@@ -358,26 +358,33 @@ fn note_types() {
     }
 }
 
-/// Returns the place of a handle in [`TYPES`], or the free one where it belongs.
+/// Returns the place of a handle in [`TYPES`]; an error with the free place where it belongs, if there is one.
 #[inline]
-fn find_type(handle: MpiHandle) -> (Option<usize>, Option<usize>) {
+fn find_type(handle: MpiHandle) -> Result<usize, Option<usize>> {
     let hash = (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - TYPE_PLACES.ilog2());
-    for at in (0..TYPE_PLACES).map(|probe| (hash as usize + probe) % TYPE_PLACES) {
-        match TYPES.get(at).map(|place| place.load(Relaxed)) {
-            Some(0) => return (None, Some(at)),
-            Some(known) if known == handle => return (Some(at), None),
-            _ => {}
+    let mut at = hash as usize;
+    for _ in 0..TYPE_PLACES {
+        match TYPES.get(at).map_or(0, |place| place.load(Relaxed)) {
+            0 => return Err(Some(at)),
+            known if known == handle => return Ok(at),
+            _ => at = (at + 1) % TYPE_PLACES,
         }
     }
-    (None, None)
+    Err(None)
 }
 
 /// Returns the bytes of a datatype; `None` if MPI does not return them.
+#[inline]
 fn type_size(datatype: MpiHandle) -> Option<c_int> {
-    let place = find_type(datatype).0.and_then(|at| TYPE_SIZES.get(at));
-    if let Some(known) = place.and_then(|place| place.load(Relaxed).checked_sub(1)) {
-        return c_int::try_from(known).ok();
+    let place = find_type(datatype).ok().and_then(|at| TYPE_SIZES.get(at));
+    match place.map_or(0, |place| place.load(Relaxed)) {
+        0 => ask_type_size(datatype, place),
+        known => Some(known as c_int - 1),
     }
+}
+
+#[cold]
+fn ask_type_size(datatype: MpiHandle, place: Option<&AtomicU32>) -> Option<c_int> {
     let size = ask(&TYPE_SIZE, datatype)?;
     if let (Some(place), Ok(bytes)) = (place, u32::try_from(size)) {
         place.store(bytes + 1, Relaxed);

@@ -198,13 +198,13 @@ impl CallArguments {
         CallArguments { receive, effect: CallEffect::Receives(None, status), ..self }
     }
 
-    /// Whether something remains to be done after the call but to record its end.
+    /// Whether the call needs more after it returns than the record of its end.
     #[inline(always)]
     pub(super) fn has_effects(&self) -> bool {
         !matches!((self.effect, self.message), (CallEffect::Nothing, MessageUse::None))
     }
 
-    /// Whether something but its record must be kept before the call.
+    /// Whether values must be saved before the call, besides its record.
     #[inline(always)]
     pub(super) fn needs_preparation(&self) -> bool {
         matches!(self.message, MessageUse::Receives(_))

@@ -24,7 +24,7 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         return result;
     }
     let call = describe();
-    // The compiler knows this for each function.
+    // A constant for each function after inlining.
     if !call.has_effects() {
         if inside.is_traced() {
             record_begin(&inside, &call);
@@ -47,7 +47,16 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         });
     }
     let result = real(ptr::null_mut());
-    end(inside, &call, &before, result);
+    match (call.effect, call.message) {
+        (CallEffect::Receives(flag, status), MessageUse::None) => {
+            inside.end(|outcome| {
+                if result == 0 {
+                    note_received(&call, flag, status, outcome);
+                }
+            });
+        }
+        _ => end(inside, &call, &before, result),
+    }
     result
 }
 
@@ -198,15 +207,7 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
                 outcome.producer.mpi_freed(outcome.time, abi.number(before.request));
             }
         }
-        CallEffect::Receives(flag, status) => {
-            let is_there = flag.is_none_or(AnswerPlaces::is_true);
-            if is_there
-                && call.is_of_any()
-                && let Some(message) = status.message(0)
-            {
-                outcome.producer.mpi_done(outcome.time, &message);
-            }
-        }
+        CallEffect::Receives(flag, status) => note_received(call, flag, status, outcome),
         CallEffect::Makes(creation) => {
             let _errno = errno::PreservedErrno::new();
             if let Some(request) = creation.request {
@@ -238,6 +239,22 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
             let name = unsafe { slice::from_raw_parts(name, bytes) };
             outcome.producer.communicator_name(outcome.time, RecordedLibrary::Mpi, before.communicator, name);
         }
+    }
+}
+
+/// Records which message a call has received or found that asked for any.
+#[inline]
+fn note_received(
+    call: &CallArguments,
+    flag: Option<AnswerPlaces>,
+    status: StatusPlaces,
+    outcome: &mut CallOutcome<'_>,
+) {
+    if call.is_of_any()
+        && flag.is_none_or(AnswerPlaces::is_true)
+        && let Some(message) = status.message(0)
+    {
+        outcome.producer.mpi_done(outcome.time, &message);
     }
 }
 
