@@ -1,7 +1,8 @@
 //! How long threads were blocked, and for what. How long is exact: the rest of the time on and without a CPU. For what is
 //! sampled: collectors look ten times a second whether a blocked thread is in an uninterruptible wait.
 
-use crate::cpu_shares::{CpuShare, few_intervals, values_between};
+use crate::cpu_shares::{CpuShare, values_between};
+use crate::few_intervals::few_intervals;
 use serde::{Deserialize, Serialize};
 
 /// Number of intervals of a thread from which on neighbours are joined.
@@ -52,7 +53,9 @@ impl BlockedShare {
             let rate = (at(samples, start_ns)? * 100.0).min(f64::from(MAX_RATE));
             Some((start_ns, [blocked, rate, rate * disk_wait, rate * at(sleeps, start_ns)?]))
         });
-        let few = few_intervals(joined.collect(), MAX_INTERVALS).into_iter();
+        // The rate of samples is random. Ten samples of a wait count as much as one that lasts all the time.
+        let weights = [1.0, 0.0, 0.1, 0.1];
+        let few = few_intervals(joined.collect(), MAX_INTERVALS, weights).into_iter();
         let shares = few.map(|(start_ns, values)| {
             let [blocked, samples, disk_wait, sleep] = values.map(|value| value as f32);
             // The mean of values can exceed the largest one by its rounding.

@@ -1,5 +1,6 @@
 //! Shares of the time of threads, by intervals.
 
+use crate::few_intervals::few_intervals;
 use serde::{Deserialize, Serialize};
 
 /// Number of intervals of a thread from which on neighbours are joined.
@@ -44,33 +45,8 @@ pub(crate) fn in_order(mut shares: Vec<CpuShare>) -> Vec<CpuShare> {
 /// Orders intervals by time, and joins neighbours until there are `most` or fewer. Their sum stays the same.
 pub(crate) fn in_few_intervals(shares: Vec<CpuShare>, most: usize) -> Vec<CpuShare> {
     let intervals = in_order(shares).into_iter().map(|share| (share.start_ns, [share.share]));
-    let few = few_intervals(intervals.collect(), most).into_iter();
+    let few = few_intervals(intervals.collect(), most, [1.0]).into_iter();
     few.map(|(start_ns, [share])| CpuShare { start_ns, share }).collect()
-}
-
-/// Joins neighbours among intervals in order until there are few. The sums of their shares stay the same. The last one has
-/// no end and no meaning.
-pub(crate) fn few_intervals<const N: usize>(
-    mut intervals: Vec<(i64, [f64; N])>,
-    max_intervals: usize,
-) -> Vec<(i64, [f64; N])> {
-    while intervals.len() > max_intervals {
-        let last = intervals.pop();
-        let ends: Vec<i64> = intervals.iter().skip(1).chain(&last).map(|(start_ns, _)| *start_ns).collect();
-        let joined = intervals.chunks(2).zip(ends.chunks(2)).map(|(intervals, ends)| {
-            let start_ns = intervals[0].0;
-            let length = ends.last().map_or(0, |end| end.abs_diff(start_ns)).max(1) as f64;
-            let mut means = [0.0; N];
-            for ((start_ns, shares), end) in intervals.iter().zip(ends) {
-                let part = end.abs_diff(*start_ns) as f64;
-                means.iter_mut().zip(shares).for_each(|(mean, share)| *mean += share * part);
-            }
-            (start_ns, means.map(|mean| mean / length))
-        });
-        intervals = joined.chain(last).collect();
-    }
-    intervals.shrink_to_fit();
-    intervals
 }
 
 #[cfg(test)]
@@ -90,6 +66,26 @@ mod tests {
         assert!(few.len() <= MAX_INTERVALS && few.len() > MAX_INTERVALS / 2, "{}", few.len());
         assert_eq!((few[0].start_ns, few.last().unwrap().start_ns), (0, 25_000_000));
         assert!((sum(&few) / expected - 1.0).abs() < 1e-9, "{} instead of {expected}", sum(&few));
+    }
+
+    #[test]
+    fn a_short_change_in_a_long_time_stays_where_it_is() {
+        // Ten minutes at ten values a second, which differ a little, and 40 ms without a CPU, three times.
+        let mut waits: Vec<CpuShare> = (0..6000)
+            .map(|at: i64| CpuShare { start_ns: at * 100_000_000, share: (at * 7 % 11) as f64 / 1000.0 })
+            .collect();
+        let missing = [77_030_000_000, 300_050_000_000, 599_010_000_000];
+        for start_ns in missing {
+            waits.push(CpuShare { start_ns, share: 1.0 });
+            waits.push(CpuShare { start_ns: start_ns + 40_000_000, share: 0.0 });
+        }
+        let few = in_few_intervals(waits, MAX_INTERVALS);
+        assert_eq!(few.len(), MAX_INTERVALS);
+        for start_ns in missing {
+            let (time, known) = time_between(&few, start_ns, start_ns + 40_000_000);
+            assert_eq!((time, known), (4e7, 4e7));
+            assert!(time_between(&few, start_ns - 20_000_000, start_ns).0 < 1e6);
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod call_gaps;
 mod call_values;
 mod communicators;
 mod cpu_shares;
+mod few_intervals;
 mod functions;
 mod gpu_collectives;
 mod gpu_metrics;

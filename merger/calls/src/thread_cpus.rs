@@ -2,9 +2,8 @@
 //! fast their processes fetched bytes from storage. Collectors sample this.
 
 use crate::blocked_shares::{BlockedShare, BlockedTime};
-use crate::cpu_shares::{
-    CpuShare, MAX_INTERVALS, few_intervals, in_few_intervals, in_order, time_between, values_between,
-};
+use crate::cpu_shares::{CpuShare, MAX_INTERVALS, in_few_intervals, in_order, time_between, values_between};
+use crate::few_intervals::few_intervals;
 use crate::unit_rows::RegionRow;
 use rpd_console::Failure;
 use rpd_run::{RowUnit, RunDatabase, UnitNames};
@@ -210,7 +209,7 @@ fn fetch_rates(mut values: Vec<(i64, f64)>) -> Vec<FetchRate> {
     values.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
     values.dedup_by_key(|(start_ns, _)| *start_ns);
     let intervals = values.into_iter().map(|(start_ns, rate)| (start_ns, [rate.clamp(0.0, MAX_FETCHED)]));
-    let few = few_intervals(intervals.collect(), MAX_INTERVALS).into_iter();
+    let few = few_intervals(intervals.collect(), MAX_INTERVALS, [1.0]).into_iter();
     // The mean of rates can exceed the largest one by its rounding.
     few.map(|(start_ns, [rate])| FetchRate { start_ns, bytes_per_s: rate.min(MAX_FETCHED) }).collect()
 }

@@ -1,0 +1,146 @@
+//! Joins intervals with values of counters until there are few.
+
+use std::array;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// Intervals are compared with their neighbours if there are at most so many times those that remain. Before, they are joined in
+/// pairs, which takes less memory.
+const COMPARED: usize = 64;
+
+/// Joins neighbours among intervals in order until there are few: those that are most alike first, so that short changes stay
+/// where they are. `weights` say how much a difference of each value counts. The sums of the values stay the same. The last interval
+/// has no end and no meaning.
+pub(crate) fn few_intervals<const N: usize>(
+    mut intervals: Vec<(i64, [f64; N])>,
+    max_intervals: usize,
+    weights: [f64; N],
+) -> Vec<(i64, [f64; N])> {
+    while intervals.len() > max_intervals.saturating_mul(COMPARED) {
+        intervals = in_pairs(intervals);
+    }
+    if intervals.len() > max_intervals {
+        intervals = without_alike(&intervals, max_intervals, weights);
+    }
+    intervals.shrink_to_fit();
+    intervals
+}
+
+/// Joins each two neighbours.
+fn in_pairs<const N: usize>(mut intervals: Vec<(i64, [f64; N])>) -> Vec<(i64, [f64; N])> {
+    let last = intervals.pop();
+    let ends: Vec<i64> = intervals.iter().skip(1).chain(&last).map(|(start_ns, _)| *start_ns).collect();
+    let joined = intervals.chunks(2).zip(ends.chunks(2)).map(|(intervals, ends)| match (intervals, ends) {
+        ([one, other], [end, last_end]) => {
+            let parts = [end.abs_diff(one.0), last_end.abs_diff(*end)].map(|length| length as f64);
+            (one.0, means(&one.1, &other.1, parts))
+        }
+        _ => intervals[0],
+    });
+    joined.chain(last).collect()
+}
+
+/// Joins the two neighbours that are most alike, again and again.
+fn without_alike<const N: usize>(
+    intervals: &[(i64, [f64; N])],
+    most: usize,
+    weights: [f64; N],
+) -> Vec<(i64, [f64; N])> {
+    let lengths = intervals.windows(2).map(|pair| pair[1].0.abs_diff(pair[0].0) as f64);
+    // The last one has no length, and is not joined.
+    let mut parts: Vec<Part<N>> =
+        intervals.iter().zip(lengths).map(|((_, values), length)| Part::new(*values, length)).collect();
+    let mut next: Vec<usize> = (1..=parts.len()).collect();
+    let mut before: Vec<usize> = (0..parts.len()).map(|at| at.wrapping_sub(1)).collect();
+    let pair =
+        |parts: &[Part<N>], at: usize, other: usize| Reverse(AlikePair::of(parts, at, other, &weights));
+    let mut alike: BinaryHeap<Reverse<AlikePair>> =
+        (1..parts.len()).map(|at| pair(&parts, at - 1, at)).collect();
+    let mut left = parts.len();
+    while left + 1 > most
+        && let Some(Reverse(AlikePair { first: at, second: other, versions, .. })) = alike.pop()
+    {
+        if [at, other].map(|place| parts[place].version) != versions {
+            continue;
+        }
+        parts[at] = parts[at].with(&parts[other]);
+        parts[other].version = JOINED;
+        next[at] = next[other];
+        left -= 1;
+        if let Some(following) = before.get_mut(next[at]) {
+            *following = at;
+            alike.push(pair(&parts, at, next[at]));
+        }
+        if before[at] < at {
+            alike.push(pair(&parts, before[at], at));
+        }
+    }
+    let kept = intervals.iter().zip(&parts).filter(|(_, part)| part.version != JOINED);
+    kept.map(|((start_ns, _), part)| (*start_ns, part.values)).chain(intervals.last().copied()).collect()
+}
+
+/// Version of a part that was joined with the one before it.
+const JOINED: u32 = u32::MAX;
+
+/// Intervals that were joined.
+#[derive(Clone, Copy)]
+struct Part<const N: usize> {
+    values: [f64; N],
+    length: f64,
+    /// Number of times that another one was joined to it.
+    version: u32,
+}
+
+impl<const N: usize> Part<N> {
+    fn new(values: [f64; N], length: f64) -> Part<N> {
+        Part { values, length, version: 0 }
+    }
+
+    fn with(&self, other: &Part<N>) -> Part<N> {
+        let values = means(&self.values, &other.values, [self.length, other.length]);
+        Part { values, length: self.length + other.length, version: self.version + 1 }
+    }
+
+    /// How much both would change if they were joined.
+    fn difference(&self, other: &Part<N>, weights: &[f64; N]) -> f64 {
+        let length = self.length * other.length / (self.length + other.length).max(1.0);
+        let values = self.values.iter().zip(&other.values).zip(weights);
+        values.map(|((one, other), weight)| (one - other).abs() * weight).sum::<f64>() * length
+    }
+}
+
+/// Two neighbours at some time.
+#[derive(PartialEq)]
+struct AlikePair {
+    difference: f64,
+    first: usize,
+    second: usize,
+    versions: [u32; 2],
+}
+
+impl AlikePair {
+    fn of<const N: usize>(parts: &[Part<N>], first: usize, second: usize, weights: &[f64; N]) -> AlikePair {
+        let versions = [first, second].map(|at| parts[at].version);
+        AlikePair { difference: parts[first].difference(&parts[second], weights), first, second, versions }
+    }
+}
+
+impl Eq for AlikePair {}
+
+impl Ord for AlikePair {
+    fn cmp(&self, other: &AlikePair) -> Ordering {
+        self.difference.total_cmp(&other.difference).then(self.first.cmp(&other.first))
+    }
+}
+
+impl PartialOrd for AlikePair {
+    fn partial_cmp(&self, other: &AlikePair) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Returns the means of the values of two intervals with these lengths.
+fn means<const N: usize>(one: &[f64; N], other: &[f64; N], [length, other_length]: [f64; 2]) -> [f64; N] {
+    let both = (length + other_length).max(1.0);
+    array::from_fn(|of| (one[of] * length + other[of] * other_length) / both)
+}
