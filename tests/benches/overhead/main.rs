@@ -4,8 +4,8 @@
 //! ci/bench overhead [ROUNDS]
 //! ```
 //!
-//! Every figure is taken with and without rpd-collect in turns, and is a median over the rounds, but the ratio of the times
-//! of a training run, which is a mean. The machine's other work is in both.
+//! Every figure is taken with and without rpd-collect in turns, and is a median over the rounds, except for the ratio of
+//! training times, which is a mean. The machine's other work is in both.
 //!
 //! Costs of single events are those on a whole core: the program and the collector have CPUs of their own, and bursts in which
 //! the program waits for its CPU, or shares the core with another hardware thread, do not count. If too few bursts remain, the
@@ -122,7 +122,7 @@ impl Bench {
 
     /// Measures the costs that a program prints, ns, in each way in turns.
     fn costs<const N: usize>(&self, program: &Path) -> Result<[[f64; N]; 3], String> {
-        let options = last_cpu().map(|cpu| format!("--collector-cpus={cpu}"));
+        let options = collector_cpu().map(|cpu| format!("--collector-cpus={cpu}"));
         let mut all = [const { Vec::new() }; 3];
         for _ in 0..self.rounds {
             for (runs, way) in all.iter_mut().zip(WITH_CLOCKS) {
@@ -139,17 +139,14 @@ impl Bench {
             });
             if 2 * runs.len() <= made {
                 return Err(format!(
-                    "only {} of {made} runs had a core for themselves: another thread of this machine (the program waited for a \
-                     CPU for up to {waited:.0} % of its time) or of another one used it",
+                    "only {} of {made} runs had a core for themselves; other work used it, on this machine (the program waited for \
+                     a CPU for up to {waited:.0} % of its time) or in another virtual machine",
                     runs.len(),
                 ));
             }
         }
         let kept: usize = all.iter().map(Vec::len).sum();
-        println!(
-            "\n{kept} of {} runs had a whole core in at least {MIN_WHOLE} % of their bursts, which count",
-            3 * self.rounds
-        );
+        println!("\n{kept} of {} runs count: they had a core for themselves in many bursts", 3 * self.rounds);
         Ok(all.map(|runs| std::array::from_fn(|i| median(runs.iter().map(|run| run.costs[i]).collect()))))
     }
 
@@ -304,12 +301,23 @@ impl<const N: usize> CostRun<N> {
     }
 }
 
-/// The last of the CPUs on which this may run, if there are several.
-fn last_cpu() -> Option<String> {
+/// The last of the CPUs on which this may run that is not a hardware thread of the same core as the first one, if there is one.
+fn collector_cpu() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim();
-    let (_, last) = list.rsplit_once([',', '-'])?;
-    Some(last.to_owned())
+    let allowed = cpu_numbers(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?);
+    let first = *allowed.first()?;
+    let siblings = format!("/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list");
+    let siblings = std::fs::read_to_string(siblings).map_or(vec![first], |list| cpu_numbers(&list));
+    allowed.into_iter().rfind(|cpu| !siblings.contains(cpu))
+}
+
+/// Reads a list as `0,4-7`.
+fn cpu_numbers(list: &str) -> Vec<u32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
 }
 
 fn seconds(command: &mut Command) -> Result<f64, String> {

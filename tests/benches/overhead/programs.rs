@@ -2,8 +2,8 @@
 //! start-up and the writing of the shard are not in it.
 //!
 //! A burst counts if its thread did not wait for a CPU and had a whole core: a loop before and after it takes as long as it
-//! does at best. Last the programs print how long they waited for a CPU, percent; the share of bursts that count, percent,
-//! in that part of the program with the fewest; and the best time of that loop, ns, in that part with the longest.
+//! does at best. At the end, each program prints how long it waited for a CPU, percent; the lowest share of bursts that count
+//! among its parts, percent; and the longest best time of that loop among its parts, ns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
