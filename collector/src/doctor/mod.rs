@@ -83,7 +83,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     report.print("socket", library::socket(random));
     report.print("memory", memory::check(&options));
     report.print("cpus", surroundings::cpus(&options));
-    report.print("waits", [surroundings::preemptions()]);
+    report.print("waits", [surroundings::preemptions(&options)]);
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
     report.print("events", [surroundings::event_clock(options.clock)]);

@@ -66,7 +66,10 @@ pub(super) fn event_clock(choice: Option<EventClock>) -> CheckFinding {
 }
 
 /// Reports whether the times at which threads lose their CPUs are recorded.
-pub(super) fn preemptions() -> CheckFinding {
+pub(super) fn preemptions(options: &CollectOptions) -> CheckFinding {
+    if !options.recorded_alone().system {
+        return CheckFinding::Note("waits for CPUs are not recorded: system is not in --trace".to_owned());
+    }
     match why_not_followed() {
         None => CheckFinding::Ok("the times at which threads lose their CPUs are recorded".to_owned()),
         Some(reason) => CheckFinding::Note(format!(

@@ -25,6 +25,14 @@ pub fn clock_domain() -> ClockDomain {
     ClockDomain { boot_id: line_of("/proc/sys/kernel/random/boot_id"), time_namespace }
 }
 
+/// Returns the first two numbers of the version of Linux, zeros where they cannot be read.
+pub(crate) fn linux_release() -> (u32, u32) {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// Whether this process is in a time namespace with a `CLOCK_BOOTTIME` of its own.
 pub(crate) fn has_shifted_boottime() -> bool {
     // Without time namespaces there is no such file.

@@ -174,7 +174,8 @@ impl ThreadTimes {
             // A thread that has ended leaves the list soon, which ends its last interval.
             let read_at = machine::boottime();
             let Some(sums) = files.sample() else { continue };
-            let intervals = add_tick(shares, (time, sums), read_at, followed.as_deref_mut());
+            let read = (read_at, machine::boottime());
+            let intervals = add_tick(shares, (time, sums), read, followed.as_deref_mut());
             match rows {
                 ThreadRows::Held(held) => held.extend(intervals),
                 ThreadRows::Counter(counters) => {

@@ -36,14 +36,14 @@ pub(super) struct FollowedThread {
 }
 
 /// Adds a tick to the shares of a thread, which is parted where episodes of waiting begin and end. Returns the intervals that it
-/// completes. `read_at` is the time just before the sums were read.
+/// completes. `read` are the times just before and after the sums were read.
 pub(super) fn add_tick(
     shares: &mut ThreadShares,
     tick: (i64, ThreadSums),
-    read_at: i64,
+    read: (i64, i64),
     followed: Option<&mut FollowedThread>,
 ) -> Vec<IntervalShares> {
-    let waits = followed.and_then(|followed| followed.waits(shares.last(), tick, read_at));
+    let waits = followed.and_then(|followed| followed.waits(shares.last(), tick, read));
     add_waits(shares, tick, &waits.unwrap_or_default())
 }
 
@@ -82,9 +82,9 @@ impl FollowedThread {
         &mut self,
         from: (i64, ThreadSums),
         to: (i64, ThreadSums),
-        read_at: i64,
+        read: (i64, i64),
     ) -> Option<IntervalWaits> {
-        let is_in_time = read_at.saturating_sub(to.0) <= MAX_DELAY_NS;
+        let is_in_time = read.1.saturating_sub(to.0) <= MAX_DELAY_NS;
         let was_in_time = std::mem::replace(&mut self.was_in_time, is_in_time);
         let seconds = to.0.saturating_sub(from.0).max(1) as f64 / 1e9;
         if to.1.slices.saturating_sub(from.1.slices) as f64 > MAX_SLICES_PER_S * seconds {
@@ -102,7 +102,7 @@ impl FollowedThread {
             self.open();
             return None;
         }
-        let mut waits = self.records.as_mut()?.of_interval(from.0..to.0, read_at);
+        let mut waits = self.records.as_mut()?.of_interval(from.0..to.0, read.0);
         if !is_in_time || !was_in_time {
             waits.episodes.clear();
         }
@@ -147,8 +147,10 @@ fn sums_at_episodes(
         let counted = to.saturating_sub(from);
         (counted + COUNTED_LATE_NS >= inside).then(|| counted.saturating_sub(inside))
     };
-    let rests =
-        (rest(from.1.run_ns, to.1.run_ns, all_ns - waits_ns), rest(from.1.wait_ns, to.1.wait_ns, waits_ns));
+    let rests = (
+        rest(from.1.run_ns, to.1.run_ns, all_ns.saturating_sub(waits_ns)),
+        rest(from.1.wait_ns, to.1.wait_ns, waits_ns),
+    );
     let (Some(mut run_ns), Some(mut wait_ns)) = rests else { return (Vec::new(), to.1) };
     if episodes.is_empty() || run_ns + wait_ns > other_ns + COUNTED_LATE_NS {
         return (Vec::new(), to.1);
@@ -173,7 +175,7 @@ fn sums_at_episodes(
     for episode in episodes {
         let before = (episode.time.start - at) as f64;
         add(episode.time.start, (rate(run_ns) * before) as u64, (rate(wait_ns) * before) as u64);
-        add(episode.time.end, length(episode) - episode.waited_ns, episode.waited_ns);
+        add(episode.time.end, length(episode).saturating_sub(episode.waited_ns), episode.waited_ns);
         at = episode.time.end;
     }
     (points, to.1)
@@ -255,7 +257,7 @@ mod tests {
             let from = (100 * MS * tick, ThreadSums { slices, ..ThreadSums::default() });
             (tick, slices) = (tick + 1, slices + switches);
             let to = (100 * MS * tick, ThreadSums { slices, ..ThreadSums::default() });
-            followed.waits(from, to, to.0).is_some()
+            followed.waits(from, to, (to.0, to.0)).is_some()
         };
         let known: Vec<bool> =
             [500, 5, 5, 5, 5, 500, 5].iter().map(|switches| next(&mut followed, *switches)).collect();

@@ -17,16 +17,17 @@ use std::ops::Range;
 const MIN_WAIT_NS: i64 = 100_000;
 /// Waits that follow each other in this time, ns, are one episode: a core that others use as well goes from hand to hand.
 const MAX_PAUSE_NS: i64 = 10_000_000;
-/// Shortest waiting of an episode within a tick of which the time is kept, ns.
+/// An episode with less waiting than this within a tick is not placed, ns.
 const MIN_EPISODE_NS: u64 = 5_000_000;
 /// Maximum number of episodes whose times are kept: per second on average, and at once.
 const EPISODES_PER_S: f64 = 4.0;
 const MAX_EPISODES: f64 = 40.0;
-/// Bytes of the buffer, room for [`BUFFER_RECORDS`].
+/// Bytes of the buffer, or those of a page where that has more.
 const BUFFER_BYTES: usize = 8 << 10;
-const BUFFER_RECORDS: usize = 512;
-/// A buffer with so many records at a tick was nearly full, and records may be lost.
-const MANY_RECORDS: usize = BUFFER_RECORDS * 3 / 4;
+/// Bytes of a record with its time.
+const RECORD_BYTES: usize = 16;
+/// First Linux whose records say that a thread could have continued.
+const FIRST_RELEASE: (u32, u32) = (4, 17);
 
 /// `PERF_RECORD_SWITCH`.
 const SWITCH: u32 = 14;
@@ -39,6 +40,8 @@ const PREEMPTED: u16 = 1 << 14;
 pub(super) struct SwitchRecords {
     sampler: Sampler,
     waits: CoreWaits,
+    /// Number of records for which the buffer has room.
+    room: usize,
     /// Episodes of which the times may be kept now.
     allowance: f64,
 }
@@ -86,6 +89,9 @@ pub(crate) fn why_not_followed() -> Option<String> {
     if machine::has_shifted_boottime() {
         return Some("CLOCK_BOOTTIME is shifted in this time namespace".to_owned());
     }
+    if machine::linux_release() < FIRST_RELEASE {
+        return Some("they need Linux 4.17".to_owned());
+    }
     let error = SwitchRecords::open(rustix::thread::gettid().as_raw_nonzero().get()).err()?;
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     Some(match (error.kind(), level.trim().parse::<i32>()) {
@@ -99,33 +105,35 @@ pub(crate) fn why_not_followed() -> Option<String> {
 impl SwitchRecords {
     /// Begins to follow a thread. An error if the kernel refuses.
     pub(super) fn open(tid: i32) -> io::Result<SwitchRecords> {
-        if machine::has_shifted_boottime() {
-            // The times of records are those outside of the time namespace.
+        // The times of records are those outside of the time namespace.
+        if machine::has_shifted_boottime() || machine::linux_release() < FIRST_RELEASE {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut builder = Builder::new(Software::DUMMY);
         builder.observe_pid(tid).any_cpu().context_switch(true);
         builder.clockid(Clock::BOOTTIME).sample_id_all(true).sample(SampleFlag::TIME).enabled(true);
         let sampler = builder.build()?.sampled(BUFFER_BYTES)?;
-        Ok(SwitchRecords { sampler, waits: CoreWaits::default(), allowance: MAX_EPISODES })
+        let room = BUFFER_BYTES.max(rustix::param::page_size()) / RECORD_BYTES;
+        Ok(SwitchRecords { sampler, waits: CoreWaits::default(), room, allowance: MAX_EPISODES })
     }
 
     /// Returns the waits of an interval, which begins where the one before ended.
     pub(super) fn of_interval(&mut self, interval: Range<i64>, read_at: i64) -> IntervalWaits {
-        let mut records = 0;
+        let (mut records, mut is_lossy) = (0, false);
         // The kernel may write as fast as this reads.
-        while records < 2 * BUFFER_RECORDS
+        while records < 2 * self.room
             && let Some(record) = self.sampler.next_record()
         {
             records += 1;
             match read_switch(&record) {
                 Some((time, change)) => self.waits.add(time, change),
-                None => self.waits.since = None,
+                None => is_lossy = true,
             }
         }
-        if records >= MANY_RECORDS {
-            // The kernel reports lost records only when it writes the next one.
-            self.waits.since = None;
+        // The kernel reports lost records only when it writes the next one.
+        if is_lossy || records >= self.room * 3 / 4 {
+            self.waits = CoreWaits::default();
+            return IntervalWaits::default();
         }
         let seconds = (interval.end - interval.start) as f64 / 1e9;
         self.allowance = (self.allowance + EPISODES_PER_S * seconds).min(MAX_EPISODES);
@@ -178,10 +186,10 @@ impl CoreWaits {
 }
 
 impl IntervalWaits {
-    /// Keeps the longest episodes that begin or end within an interval.
+    /// Keeps the longest episodes that leave a part of an interval free.
     fn keep_longest(&mut self, most: usize, interval: &Range<i64>) {
         self.episodes.retain(|WaitEpisode { time, waited_ns }| {
-            let outside = (time.start - interval.start).max(interval.end - time.end);
+            let outside = (time.start - interval.start) + (interval.end - time.end);
             *waited_ns >= MIN_EPISODE_NS && outside > MAX_PAUSE_NS
         });
         self.episodes.sort_by_key(|episode| Reverse(episode.waited_ns));
