@@ -53,8 +53,9 @@ impl BlockedShare {
             let rate = (at(samples, start_ns)? * 100.0).min(f64::from(MAX_RATE));
             Some((start_ns, [blocked, rate, rate * disk_wait, rate * at(sleeps, start_ns)?]))
         });
-        // The rate of samples is random. Ten samples of a wait count as much as one that lasts all the time.
-        let weights = [1.0, 0.0, 0.1, 0.1];
+        // The rate of samples is random. A difference of 50 samples of waits per second counts as much as one of 1 in the blocked
+        // share.
+        let weights = [1.0, 0.0, 0.02, 0.02];
         let few = few_intervals(joined.collect(), MAX_INTERVALS, weights).into_iter();
         let shares = few.map(|(start_ns, values)| {
             let [blocked, samples, disk_wait, sleep] = values.map(|value| value as f32);

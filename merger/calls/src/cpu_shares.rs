@@ -89,6 +89,19 @@ mod tests {
     }
 
     #[test]
+    fn long_lists_are_joined_by_likeness_too() {
+        let value = |at: i64| CpuShare { start_ns: at * 1_000_000, share: (at * 7 % 11) as f64 / 1000.0 };
+        let mut waits: Vec<CpuShare> = (0..200_000).map(value).collect();
+        waits[65_536].share = 1.0;
+        waits[123_456].share = 1.0;
+        let few = in_few_intervals(waits, MAX_INTERVALS);
+        assert_eq!((few.len(), few[0].start_ns, few[511].start_ns), (MAX_INTERVALS, 0, 199_999_000_000));
+        for start_ns in [65_536_000_000, 123_456_000_000] {
+            assert_eq!(time_between(&few, start_ns, start_ns + 1_000_000), (1e6, 1e6));
+        }
+    }
+
+    #[test]
     fn shares_count_where_they_are_known() {
         let waits = [(100, 0.5), (200, 0.0), (300, 1.0), (400, 0.0)];
         let waits = waits.map(|(start_ns, share)| CpuShare { start_ns, share });

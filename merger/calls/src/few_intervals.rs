@@ -4,8 +4,8 @@ use std::array;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Intervals are compared with their neighbours if there are at most so many times those that remain. Before, they are joined in
-/// pairs, which takes less memory.
+/// Neighbours are compared in all intervals together once there are at most this many times as many as shall remain. Longer lists are
+/// first halved in parts of that length, which takes less memory.
 const COMPARED: usize = 64;
 
 /// Joins neighbours among intervals in order until there are few: those that are most alike first, so that short changes stay
@@ -16,8 +16,14 @@ pub(crate) fn few_intervals<const N: usize>(
     max_intervals: usize,
     weights: [f64; N],
 ) -> Vec<(i64, [f64; N])> {
-    while intervals.len() > max_intervals.saturating_mul(COMPARED) {
-        intervals = in_pairs(intervals);
+    let compared = max_intervals.saturating_mul(COMPARED);
+    while intervals.len() > compared {
+        // Each part has the start of the next one as its end, which is joined with nothing.
+        let starts = (0..intervals.len() - 1).step_by(compared);
+        let parts = starts.map(|start| &intervals[start..(start + compared + 1).min(intervals.len())]);
+        let halves = parts.map(|part| without_alike(part, part.len() / 2 + 1, weights));
+        let last = intervals.last().copied();
+        intervals = halves.flat_map(|half| without_last(half)).chain(last).collect();
     }
     if intervals.len() > max_intervals {
         intervals = without_alike(&intervals, max_intervals, weights);
@@ -26,18 +32,9 @@ pub(crate) fn few_intervals<const N: usize>(
     intervals
 }
 
-/// Joins each two neighbours.
-fn in_pairs<const N: usize>(mut intervals: Vec<(i64, [f64; N])>) -> Vec<(i64, [f64; N])> {
-    let last = intervals.pop();
-    let ends: Vec<i64> = intervals.iter().skip(1).chain(&last).map(|(start_ns, _)| *start_ns).collect();
-    let joined = intervals.chunks(2).zip(ends.chunks(2)).map(|(intervals, ends)| match (intervals, ends) {
-        ([one, other], [end, last_end]) => {
-            let parts = [end.abs_diff(one.0), last_end.abs_diff(*end)].map(|length| length as f64);
-            (one.0, means(&one.1, &other.1, parts))
-        }
-        _ => intervals[0],
-    });
-    joined.chain(last).collect()
+fn without_last<T>(mut list: Vec<T>) -> Vec<T> {
+    list.pop();
+    list
 }
 
 /// Joins the two neighbours that are most alike, again and again.
@@ -110,7 +107,6 @@ impl<const N: usize> Part<N> {
 }
 
 /// Two neighbours at some time.
-#[derive(PartialEq)]
 struct AlikePair {
     difference: f64,
     first: usize,
@@ -122,6 +118,12 @@ impl AlikePair {
     fn of<const N: usize>(parts: &[Part<N>], first: usize, second: usize, weights: &[f64; N]) -> AlikePair {
         let versions = [first, second].map(|at| parts[at].version);
         AlikePair { difference: parts[first].difference(&parts[second], weights), first, second, versions }
+    }
+}
+
+impl PartialEq for AlikePair {
+    fn eq(&self, other: &AlikePair) -> bool {
+        self.cmp(other) == Ordering::Equal
     }
 }
 
