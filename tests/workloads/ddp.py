@@ -1,10 +1,12 @@
 # Trains a small network with DistributedDataParallel of torch over gloo: ddp.py STEPS. Ranks come from Open MPI, the address
-# from MASTER_ADDR and MASTER_PORT. Two worker processes of each rank load its data. Rank 0 prints the last loss, and the CPU
-# time of all ranks and workers, user and system, in seconds.
+# from MASTER_ADDR and MASTER_PORT. Two worker processes of each rank load its data. Rank 0 prints the last loss, and in the last
+# line, in seconds, the CPU time of all ranks and workers, user and system, and that of a step of a rank without its workers on
+# average, and the share of the steps that count in this mean: those in which each rank had a whole core.
 import ctypes
 import os
 import resource
 import sys
+import time
 
 import torch
 import torch.distributed as distributed
@@ -48,6 +50,14 @@ def cpu_seconds():
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
+def control():
+    """Returns the time of a fixed loop. It takes longer while another hardware thread uses the core."""
+    began = time.perf_counter_ns()
+    for _ in range(3000):
+        pass
+    return time.perf_counter_ns() - began
+
+
 BATCH, FEATURES = 32, 256
 torch.set_num_threads(1)
 torch.manual_seed(1)
@@ -58,6 +68,8 @@ layers = torch.nn.Sequential(
 model = DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 loss = torch.zeros(1)
+step_times, controls = [], [control()]
+began = time.process_time_ns()
 for sample, target in DataLoader(Waves(), batch_size=BATCH, num_workers=2):
     with Range(b"step"):
         with Range(b"forward"):
@@ -67,9 +79,19 @@ for sample, target in DataLoader(Waves(), batch_size=BATCH, num_workers=2):
             loss.backward()
         with Range(b"optimizer"):
             optimizer.step()
+    step_times.append(time.process_time_ns() - began)
+    controls.append(control())
+    began = time.process_time_ns()
 spent = torch.tensor([cpu_seconds()], dtype=torch.float64)
 distributed.all_reduce(spent)
+is_whole = torch.tensor(controls) < 1.1 * min(controls)
+counted = (is_whole[1:] & is_whole[:-1]).to(torch.int64)
+# The first steps start the workers.
+counted[:5] = 0
+distributed.all_reduce(counted, op=distributed.ReduceOp.MIN)
+mean = torch.tensor(step_times, dtype=torch.float64)[counted > 0].sum() / max(1, counted.sum().item()) / size / 1e9
+distributed.all_reduce(mean)
 if rank == 0:
     print(loss.item().hex())
-    print(f"{spent.item():.6f}")
+    print(f"{spent.item():.6f} {mean.item():.9f} {counted.sum().item() / steps:.4f}")
 distributed.destroy_process_group()

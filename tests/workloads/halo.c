@@ -1,9 +1,12 @@
 /* Smooths a row of numbers that is distributed over the ranks, with a halo exchange in each step and a reduction in every
-   tenth: halo STEPS. Rank 0 prints the sum of the numbers, and the CPU time of all ranks, user and system, in seconds. */
+   tenth: halo STEPS. Rank 0 prints the sum of the numbers, and in the last line, in seconds, the CPU time of all ranks, user and
+   system, and that of a step of a rank on average, and the share of the steps that count in this mean: those in which each rank
+   had a whole core. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 
 enum { CELLS = 200000, SWEEPS = 8 };
 
@@ -27,6 +30,25 @@ static double cpu_seconds(void)
     return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
+static double seconds(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+/* Time of a loop that keeps all adders of a core busy. It takes longer while another hardware thread uses the core. */
+static double control(void)
+{
+    unsigned long a = 0, b = 0, c = 0, d = 0, e = 0, f = 0;
+    double began = seconds(CLOCK_MONOTONIC);
+    for (int i = 0; i < 10000; i++) {
+        a += 1, b += 1, c += 1, d += 1, e += 1, f += 1;
+        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
+    }
+    return seconds(CLOCK_MONOTONIC) - began;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -37,7 +59,11 @@ int main(int argc, char **argv)
     double *row = malloc((CELLS + 2) * sizeof *row), *next = malloc((CELLS + 2) * sizeof *next), sum = 0;
     for (int cell = 0; cell < CELLS + 2; cell++) row[cell] = next[cell] = (cell * 7 + rank) % 11;
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    double *spent = calloc(steps + 1, sizeof *spent), *controls = calloc(steps + 1, sizeof *controls), best = 1;
+    char *whole = calloc(steps + 1, 1);
+    controls[0] = control();
     for (int step = 0; step < steps; step++) {
+        double began = seconds(CLOCK_PROCESS_CPUTIME_ID);
         push("step");
         MPI_Request requests[4];
         MPI_Irecv(&row[0], 1, MPI_DOUBLE, left, 0, MPI_COMM_WORLD, &requests[0]);
@@ -58,10 +84,22 @@ int main(int argc, char **argv)
             MPI_Allreduce(&own, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         }
         pop();
+        spent[step] = seconds(CLOCK_PROCESS_CPUTIME_ID) - began;
+        controls[step + 1] = control();
     }
-    double own = cpu_seconds(), all;
+    double own = cpu_seconds(), all, of_steps = 0, mean;
+    for (int step = 0; step <= steps; step++)
+        if (controls[step] < best) best = controls[step];
+    for (int step = 0; step < steps; step++)
+        whole[step] = controls[step] < 1.15 * best && controls[step + 1] < 1.15 * best;
+    MPI_Allreduce(MPI_IN_PLACE, whole, steps, MPI_CHAR, MPI_MIN, MPI_COMM_WORLD);
+    int counted = 0;
+    for (int step = 0; step < steps; step++)
+        if (whole[step]) of_steps += spent[step], counted++;
+    of_steps /= counted ? (double)counted * size : 1;
+    MPI_Reduce(&of_steps, &mean, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Reduce(&own, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0) printf("%.17g\n%.6f\n", sum, all);
+    if (rank == 0) printf("%.17g\n%.6f %.9f %.4f\n", sum, all, mean, (double)counted / steps);
     MPI_Finalize();
     return 0;
 }

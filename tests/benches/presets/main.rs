@@ -5,9 +5,12 @@
 //! ```
 //!
 //! A stencil in C with MPI, and a training loop of torch with DistributedDataParallel over gloo and loaders of data, two ranks
-//! each. In each round a program runs alone and under each preset, in an order that turns from round to round; the ratio is
-//! that of its own user and system time, which it measures itself, to that of the run alone. What the collectors take is
-//! beside it. The programs must print the same results.
+//! each. In each round a program runs alone and under each preset, in an order that turns from round to round. The ratio is
+//! that of the CPU time, user and system, of a step of a rank to that in the run alone. A program measures it itself, in the steps in
+//! which each rank had a core for itself: a loop before and after the step takes as long as it does at best. While another hardware
+//! thread uses a core, perhaps in another virtual machine, the same work takes up to twice as much CPU time. Start, end and
+//! loaders of data are in the median of the ratios of all CPU time, which is beside it, as is what the collectors take. The programs
+//! must print the same results.
 //!
 //! Each run is a line of FILE; a second call continues with what is missing.
 
@@ -18,7 +21,7 @@ use clap::Parser;
 use programs::{MeasuredProgram, compile_stencil, python_with_torch};
 use rpd_tests::harness::mpi_missing;
 use rpd_tests::harness::repository;
-use rpd_tests::measure::{RatioInterval, exit_code, machine};
+use rpd_tests::measure::{RatioInterval, exit_code, machine, median};
 use runs::{ProgramRun, RunResults};
 use std::error::Error;
 use std::path::PathBuf;
@@ -53,6 +56,10 @@ const WAYS: [&str; 7] =
     [ALONE, "default", "low-overhead", "hpc-mpi", "pytorch-training", "inference-server", "full"];
 /// Maximum upper end of the 95 % interval of the ratio.
 const MAX_RATIO: f64 = 1.01;
+/// Share of the steps that must count in a run.
+const MIN_COUNTED: f64 = 0.1;
+/// Pairs by which a ratio is judged.
+const MIN_PAIRS: usize = 20;
 
 fn main() -> ExitCode {
     exit_code("presets", measure(&PresetArguments::parse()))
@@ -102,7 +109,7 @@ fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
 /// Prints the ratios of each program and preset. An error if the programs printed different results.
 fn print(results: &RunResults) -> Result<(), Box<dyn Error>> {
     println!(
-        "\nprogram   preset            pairs  CPU time to that alone     upper end   collectors, of the program's"
+        "\nprogram   preset            pairs  CPU time of a step to that alone  upper end  all, median  collectors"
     );
     let mut is_missed = false;
     for program in results.programs() {
@@ -116,23 +123,32 @@ fn print(results: &RunResults) -> Result<(), Box<dyn Error>> {
                 .into_iter()
                 .filter_map(|run| Some((run, *alone.iter().find(|alone| alone.round == run.round)?)))
                 .collect();
-            if pairs.is_empty() {
-                continue;
-            }
-            let ratio = RatioInterval::of(pairs.iter().map(|(run, alone)| run.cpu_s / alone.cpu_s));
+            let counted =
+                || pairs.iter().filter(|(run, alone)| run.counted.min(alone.counted) >= MIN_COUNTED);
+            let ratio = RatioInterval::of(counted().map(|(run, alone)| run.step_s / alone.step_s));
+            let of_all = median(pairs.iter().map(|(run, alone)| run.cpu_s / alone.cpu_s));
             let beside = pairs.iter().map(|(run, alone)| (run.other_cpu_s - alone.other_cpu_s) / alone.cpu_s);
             let beside = beside.sum::<f64>() / pairs.len() as f64;
             let upper = ratio.mean + ratio.half_width;
-            is_missed |= upper >= MAX_RATIO;
-            let missed = if upper >= MAX_RATIO { "  MISSED" } else { "" };
+            let verdict = match (counted().count() < MIN_PAIRS, upper < MAX_RATIO) {
+                (true, _) => "  too few pairs",
+                (false, true) => "",
+                (false, false) => "  MISSED",
+            };
+            is_missed |= !verdict.is_empty();
             println!(
-                "{program:<9} {way:<17} {:>5}  {ratio}  {:>+8.2} %  {:>+6.2} %{missed}",
-                pairs.len(),
+                "{program:<9} {way:<17} {:>5}  {:<31}  {:>+7.2} %  {:>+9.2} %  {:>+8.2} %{verdict}",
+                counted().count(),
+                ratio.to_string(),
                 100.0 * (upper - 1.0),
+                100.0 * (of_all - 1.0),
                 100.0 * beside
             );
         }
     }
-    println!("aim: the upper end of each is below +1 %: {}", if is_missed { "MISSED" } else { "holds" });
+    println!(
+        "aim: the upper end of each is below +1 % in {MIN_PAIRS} pairs or more: {}",
+        if is_missed { "MISSED" } else { "holds" }
+    );
     Ok(())
 }

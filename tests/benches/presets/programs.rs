@@ -15,7 +15,8 @@ const RANKS: usize = 2;
 /// Longest run.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A program that prints its result and, in the last line, the CPU time of all of its processes, s.
+/// A program that prints its result and, in the last line, the CPU time of all of its processes, s, the mean of that of a step of a
+/// rank, s, and the share of the steps that count in the mean.
 pub(crate) struct MeasuredProgram {
     pub(crate) name: &'static str,
     command: Vec<PathBuf>,
@@ -64,10 +65,13 @@ impl MeasuredProgram {
         if outcome.code() != Some(0) {
             return Err(outcome.to_string().into());
         }
-        let (result, cpu_s) = outcome.stdout.trim_end().rsplit_once('\n').unwrap_or_default();
-        let cpu_s: f64 = cpu_s.parse().map_err(|_| format!("{} printed {:?}", self.name, outcome.stdout))?;
-        let (program, way) = (self.name.to_owned(), way.to_owned());
-        Ok(ProgramRun { program, way, round, result: result.to_owned(), cpu_s, other_cpu_s: all_s - cpu_s })
+        let (result, numbers) = outcome.stdout.trim_end().rsplit_once('\n').unwrap_or_default();
+        let numbers: Vec<f64> = numbers.split(' ').filter_map(|number| number.parse().ok()).collect();
+        let &[cpu_s, step_s, counted] = numbers.as_slice() else {
+            return Err(format!("{} printed {:?}", self.name, outcome.stdout).into());
+        };
+        let (program, way, result) = (self.name.to_owned(), way.to_owned(), result.to_owned());
+        Ok(ProgramRun { program, way, round, result, cpu_s, step_s, counted, other_cpu_s: all_s - cpu_s })
     }
 }
 

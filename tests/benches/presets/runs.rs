@@ -16,6 +16,10 @@ pub(crate) struct ProgramRun {
     pub(crate) result: String,
     /// User and system time of the processes of the program, s.
     pub(crate) cpu_s: f64,
+    /// Mean of that of a step of a rank, s.
+    pub(crate) step_s: f64,
+    /// Share of the steps that count in the mean: each rank had a whole core.
+    pub(crate) counted: f64,
     /// That of the launcher and the collectors, s.
     pub(crate) other_cpu_s: f64,
 }
