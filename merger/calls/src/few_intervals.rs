@@ -23,7 +23,7 @@ pub(crate) fn few_intervals<const N: usize>(
         let parts = starts.map(|start| &intervals[start..(start + compared + 1).min(intervals.len())]);
         let halves = parts.map(|part| without_alike(part, part.len() / 2 + 1, weights));
         let last = intervals.last().copied();
-        intervals = halves.flat_map(|half| without_last(half)).chain(last).collect();
+        intervals = halves.flat_map(without_last).chain(last).collect();
     }
     if intervals.len() > max_intervals {
         intervals = without_alike(&intervals, max_intervals, weights);
