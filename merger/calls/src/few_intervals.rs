@@ -4,8 +4,8 @@ use std::array;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Neighbours are compared in all intervals together once there are at most this many times as many as shall remain. Longer lists are
-/// first halved in parts of that length, which takes less memory.
+/// All neighbours are compared once there are at most this many times as many intervals as shall remain. Longer lists are first halved
+/// in parts of that length, which takes less memory.
 const COMPARED: usize = 64;
 
 /// Joins neighbours among intervals in order until there are few: those that are most alike first, so that short changes stay
@@ -45,12 +45,16 @@ fn without_alike<const N: usize>(
 ) -> Vec<(i64, [f64; N])> {
     let lengths = intervals.windows(2).map(|pair| pair[1].0.abs_diff(pair[0].0) as f64);
     // The last one has no length, and is not joined.
-    let mut parts: Vec<Part<N>> =
-        intervals.iter().zip(lengths).map(|((_, values), length)| Part::new(*values, length)).collect();
+    let mut parts: Vec<JoinedInterval<N>> = intervals
+        .iter()
+        .zip(lengths)
+        .map(|((_, values), length)| JoinedInterval::new(*values, length))
+        .collect();
     let mut next: Vec<usize> = (1..=parts.len()).collect();
     let mut before: Vec<usize> = (0..parts.len()).map(|at| at.wrapping_sub(1)).collect();
-    let pair =
-        |parts: &[Part<N>], at: usize, other: usize| Reverse(AlikePair::of(parts, at, other, &weights));
+    let pair = |parts: &[JoinedInterval<N>], at: usize, other: usize| {
+        Reverse(AlikePair::of(parts, at, other, &weights))
+    };
     let mut alike: BinaryHeap<Reverse<AlikePair>> =
         (1..parts.len()).map(|at| pair(&parts, at - 1, at)).collect();
     let mut left = parts.len();
@@ -81,25 +85,25 @@ const JOINED: u32 = u32::MAX;
 
 /// Intervals that were joined.
 #[derive(Clone, Copy)]
-struct Part<const N: usize> {
+struct JoinedInterval<const N: usize> {
     values: [f64; N],
     length: f64,
     /// Number of times that another one was joined to it.
     version: u32,
 }
 
-impl<const N: usize> Part<N> {
-    fn new(values: [f64; N], length: f64) -> Part<N> {
-        Part { values, length, version: 0 }
+impl<const N: usize> JoinedInterval<N> {
+    fn new(values: [f64; N], length: f64) -> JoinedInterval<N> {
+        JoinedInterval { values, length, version: 0 }
     }
 
-    fn with(&self, other: &Part<N>) -> Part<N> {
+    fn with(&self, other: &JoinedInterval<N>) -> JoinedInterval<N> {
         let values = means(&self.values, &other.values, [self.length, other.length]);
-        Part { values, length: self.length + other.length, version: self.version + 1 }
+        JoinedInterval { values, length: self.length + other.length, version: self.version + 1 }
     }
 
     /// How much both would change if they were joined.
-    fn difference(&self, other: &Part<N>, weights: &[f64; N]) -> f64 {
+    fn difference(&self, other: &JoinedInterval<N>, weights: &[f64; N]) -> f64 {
         let length = self.length * other.length / (self.length + other.length).max(1.0);
         let values = self.values.iter().zip(&other.values).zip(weights);
         values.map(|((one, other), weight)| (one - other).abs() * weight).sum::<f64>() * length
@@ -115,7 +119,12 @@ struct AlikePair {
 }
 
 impl AlikePair {
-    fn of<const N: usize>(parts: &[Part<N>], first: usize, second: usize, weights: &[f64; N]) -> AlikePair {
+    fn of<const N: usize>(
+        parts: &[JoinedInterval<N>],
+        first: usize,
+        second: usize,
+        weights: &[f64; N],
+    ) -> AlikePair {
         let versions = [first, second].map(|at| parts[at].version);
         AlikePair { difference: parts[first].difference(&parts[second], weights), first, second, versions }
     }
