@@ -275,7 +275,7 @@ fn aim(what: &str, holds: bool) {
     println!("aim: {what}: {}", if holds { "holds" } else { "MISSED" });
 }
 
-/// What a program prints.
+/// Costs of events in one run of a program, and the conditions of the run.
 struct CostRun<const N: usize> {
     /// Costs, ns.
     costs: [f64; N],
