@@ -273,7 +273,7 @@ fn a_ring_that_nobody_wants_counts_nothing() {
 fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
     let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     // Bytes of a record at the time of the record before it, and of an eighth.
-    const RECORD: usize = 12;
+    const RECORD: usize = 14;
     const EIGHTH: usize = MIN_RING_BYTES / 8;
     // Twelve eighths in total: the consumer has freed space.
     let mut write = |bytes: usize| {
