@@ -198,10 +198,14 @@ impl CallArguments {
         CallArguments { receive, effect: CallEffect::Receives(None, status), ..self }
     }
 
-    /// Whether the call needs more after it returns than the record of its end.
+    /// Whether the call needs more after it returns than the record of its end. For most functions, a constant after inlining.
     #[inline(always)]
     pub(super) fn has_effects(&self) -> bool {
-        !matches!((self.effect, self.message), (CallEffect::Nothing, MessageUse::None))
+        match (self.effect, self.message) {
+            (CallEffect::Nothing, MessageUse::None) => false,
+            (CallEffect::Receives(..), MessageUse::None) => self.is_of_any(),
+            _ => true,
+        }
     }
 
     /// Whether values must be saved before the call, besides its record.

@@ -24,7 +24,6 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         return result;
     }
     let call = describe();
-    // A constant for each function after inlining.
     if !call.has_effects() {
         if inside.is_traced() {
             record_begin(&inside, &call);
@@ -47,16 +46,7 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         });
     }
     let result = real(ptr::null_mut());
-    match (call.effect, call.message) {
-        (CallEffect::Receives(flag, status), MessageUse::None) => {
-            inside.end(|outcome| {
-                if result == 0 {
-                    note_received(&call, flag, status, outcome);
-                }
-            });
-        }
-        _ => end(inside, &call, &before, result),
-    }
+    end(inside, &call, &before, result);
     result
 }
 
@@ -243,7 +233,6 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
 }
 
 /// Records which message a call has received or found that asked for any.
-#[inline]
 fn note_received(
     call: &CallArguments,
     flag: Option<AnswerPlaces>,
