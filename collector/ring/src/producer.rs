@@ -402,7 +402,7 @@ struct TimedStart {
 }
 
 impl TimedStart {
-    /// The time of a dense record takes 2 bytes, even where 1 byte would do. The processor predicts this branch, so
+    /// The time of a dense record takes 2 bytes, even where fewer would do. The processor predicts this branch, so
     /// that the length of the record does not wait for the clock that was read.
     #[inline(always)]
     fn new(kind: u8, time: i64, last: i64) -> TimedStart {
@@ -414,9 +414,11 @@ impl TimedStart {
         }
     }
 
+    /// Not inlined: the compiler could then compute both lengths and choose one without a branch.
     #[cold]
+    #[inline(never)]
     fn sparse(kind: u8, passed: u64) -> TimedStart {
-        let bytes = passed.ilog2() / 8 + 1;
+        let bytes = (u64::BITS - passed.leading_zeros()).div_ceil(8);
         if bytes < WHOLE_TIME {
             return Self::with_bytes(kind, passed, bytes);
         }

@@ -5,7 +5,7 @@
 //! | bytes | meaning |
 //! |---|---|
 //! | 1 | kind in the lower five bits, above them the number of bytes of the time |
-//! | 0 to 6 | ns since the last record of the thread; that before the first record of a segment is in the segment |
+//! | 2 to 6 | ns since the last record of the thread; that before the first record of a segment is in the segment |
 //! | or 8 | if the number is 7: ns of `CLOCK_BOOTTIME`, for times before the last one or 2^48 and more after it |
 //!
 //! Where the header says so, times are ticks of the processor's counter and not ns ([`crate::ticks`]).
