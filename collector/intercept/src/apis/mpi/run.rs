@@ -46,7 +46,16 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce(Mp
         });
     }
     let result = real(ptr::null_mut());
-    end(inside, &call, &before, result);
+    match (call.effect, call.message) {
+        (CallEffect::Receives(flag, status), MessageUse::None) => {
+            inside.end(|outcome| {
+                if result == 0 {
+                    note_received(&call, flag, status, outcome);
+                }
+            });
+        }
+        _ => end(inside, &call, &before, result),
+    }
     result
 }
 
@@ -233,6 +242,7 @@ fn note_effect(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<
 }
 
 /// Records which message a call has received or found that asked for any.
+#[inline]
 fn note_received(
     call: &CallArguments,
     flag: Option<AnswerPlaces>,
