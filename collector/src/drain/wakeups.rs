@@ -186,8 +186,8 @@ mod tests {
     }
 
     fn write_an_eighth(producer: &mut RingProducer) {
-        // Records of 12 bytes, as their times are alike.
-        let records = MIN_RING_BYTES / 8 / 12 + 1;
+        // Records of 14 bytes, as their times are alike.
+        let records = MIN_RING_BYTES / 8 / 14 + 1;
         (0..records).for_each(|_| assert!(producer.communicator_freed(1, RecordedLibrary::Mpi, 5)));
     }
 
