@@ -70,7 +70,7 @@ fn alone_a_collector_of_ten_events_a_second_wakes_twenty_times_at_most() {
 #[test]
 fn alone_a_burst_after_a_pause_wakes_the_collector() {
     let Some(bench) = Bench::new() else { return };
-    // 60 ms of 1.6 million ranges a second fill a ring of 1 MiB four times, and a pause is longer than that.
+    // 60 ms of 1.6 million ranges a second, of 7 bytes each, fill a ring of 128 KiB five times, and a pause is longer than that.
     let source = r#"
 #include <time.h>
 static long now(void) {
@@ -95,7 +95,7 @@ int main(void) {
     let program = bench.program("bursts", source);
     let mut dropped = Vec::new();
     while dropped.len() < 4 && dropped.last() != Some(&0) {
-        let output = bench.run(&program, &[]);
+        let output = bench.run(&program, &["--ring-size", "128K"]);
         assert_eq!(exit_code(&output), 0, "{output:?}");
         let trace = bench.trace();
         let recorded = trace.ranges.len() + trace.marks.len();
