@@ -16,7 +16,7 @@ const RANKS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A program that prints its result and, in the last line, the CPU time of all of its processes, s, the mean of that of a step of a
-/// rank, s, and the share of the steps that count in the mean.
+/// rank, s, the share of the steps that count in the mean, and the best time of the loop by which whole cores are found, s.
 pub(crate) struct MeasuredProgram {
     pub(crate) name: &'static str,
     command: Vec<PathBuf>,
@@ -67,11 +67,12 @@ impl MeasuredProgram {
         }
         let (result, numbers) = outcome.stdout.trim_end().rsplit_once('\n').unwrap_or_default();
         let numbers: Vec<f64> = numbers.split(' ').filter_map(|number| number.parse().ok()).collect();
-        let &[cpu_s, step_s, counted] = numbers.as_slice() else {
+        let &[cpu_s, step_s, counted, control_s] = numbers.as_slice() else {
             return Err(format!("{} printed {:?}", self.name, outcome.stdout).into());
         };
         let (program, way, result) = (self.name.to_owned(), way.to_owned(), result.to_owned());
-        Ok(ProgramRun { program, way, round, result, cpu_s, step_s, counted, other_cpu_s: all_s - cpu_s })
+        let other_cpu_s = all_s - cpu_s;
+        Ok(ProgramRun { program, way, round, result, cpu_s, step_s, counted, control_s, other_cpu_s })
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct ProgramRun {
     pub(crate) step_s: f64,
     /// Share of the steps that count in the mean: each rank had a whole core.
     pub(crate) counted: f64,
+    /// Best time of the loop by which whole cores are found, s.
+    pub(crate) control_s: f64,
     /// That of the launcher and the collectors, s.
     pub(crate) other_cpu_s: f64,
 }
