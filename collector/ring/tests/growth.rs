@@ -144,6 +144,22 @@ fn a_pair_takes_at_most_ten_bytes() {
     }
 }
 
+/// Times with every number of bytes, at both of its ends, and times that go back.
+#[test]
+fn times_of_each_length_come_back() {
+    let (mut producer, mut consumer) = growing_ring(1 << 20, |_, _, _| true);
+    let steps = (0..63).flat_map(|bits| [(1i64 << bits) - 1, 1 << bits, -(1 << bits)]);
+    let mut written = vec![0i64];
+    for step in steps.chain([i64::MAX, i64::MIN]) {
+        let time = written.last().unwrap().wrapping_add(step);
+        assert!(producer.mark(time, b"step"));
+        written.push(time);
+    }
+    let mut read = vec![0];
+    consumer.drain(u64::MAX, |record| read.push(record.time)).unwrap();
+    assert_eq!(read, written);
+}
+
 /// Two names that share a slot, and names that begin alike, keep their texts.
 #[test]
 fn names_come_back_whichever_names_were_before() {
