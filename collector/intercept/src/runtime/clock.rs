@@ -11,8 +11,6 @@ pub(crate) enum EventClock {
     Ticks,
 }
 
-const NS_PER_SECOND: i64 = 1_000_000_000;
-
 /// The second in which a clock was read last. The next time is nearly always in the same one, and is converted to ns without
 /// a multiplication.
 pub(crate) struct ClockSecond {
@@ -32,27 +30,17 @@ impl ClockSecond {
 
     #[cold]
     fn change_to(&mut self, second: i64) {
-        *self = ClockSecond { second, begin_ns: second.wrapping_mul(NS_PER_SECOND) };
+        *self = ClockSecond { second, begin_ns: second.wrapping_mul(1_000_000_000) };
     }
 }
 
 impl EventClock {
-    /// Chooses the clock of a new ring in this time namespace.
-    pub(crate) fn choose(settings: &TraceSettings, time_namespace: u64) -> EventClock {
-        match settings.ticks_namespace == Some(time_namespace) && ticks::can_be_read() {
+    /// Returns the clock of a ring whose times are ticks or not.
+    pub(crate) fn new(has_ticks: bool) -> EventClock {
+        match has_ticks {
             true => EventClock::Ticks,
-            false => EventClock::boottime(),
+            false => EventClock::Boottime(ClockSecond { second: 0, begin_ns: 0 }),
         }
-    }
-
-    /// The clock without ticks.
-    pub(crate) fn boottime() -> EventClock {
-        EventClock::Boottime(ClockSecond { second: 0, begin_ns: 0 })
-    }
-
-    /// Whether its times are ticks.
-    pub(crate) fn has_ticks(&self) -> bool {
-        matches!(self, EventClock::Ticks)
     }
 
     /// Reads the clock.
@@ -65,13 +53,13 @@ impl EventClock {
     }
 }
 
-/// Reads `CLOCK_BOOTTIME` in ns, through the vDSO. Uses libc, so that a clock that is replaced for the whole
-/// job is replaced here as well.
-pub(crate) fn boottime() -> i64 {
-    let time = read_boottime();
-    time.tv_sec.wrapping_mul(NS_PER_SECOND).wrapping_add(time.tv_nsec)
+/// Whether the times of a new ring in this time namespace are ticks.
+pub(crate) fn can_use_ticks(settings: &TraceSettings, time_namespace: u64) -> bool {
+    settings.ticks_namespace == Some(time_namespace) && ticks::can_be_read()
 }
 
+/// Reads `CLOCK_BOOTTIME` through the vDSO. Uses libc, so that a clock that is replaced for the whole job is replaced here as
+/// well.
 #[inline(always)]
 fn read_boottime() -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -161,11 +161,11 @@ fn reserve(
         // SAFETY: no arguments, cannot fail.
         ppid: unsafe { libc::getppid() },
         start_ticks: process::start_ticks(),
-        start_ns: clock::boottime(),
+        start_ns: clock::EventClock::new(false).now(),
         thread_name: name.unwrap_or_else(process::thread_name),
         time_namespace,
         is_forked: generation::is_forked(generation),
-        has_ticks: clock::EventClock::choose(settings, time_namespace).has_ticks(),
+        has_ticks: clock::can_use_ticks(settings, time_namespace),
     };
     // A child of a fork must write nothing: its parent does.
     if is_child(generation) {

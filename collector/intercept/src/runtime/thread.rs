@@ -270,14 +270,13 @@ pub(crate) fn after_fork() {
 
 fn new_recorder(producer: RingProducer, generation: u64, floor: u32) -> Option<*mut ThreadRecorder> {
     let has_ticks = producer.header().is_some_and(RingHeader::has_ticks);
-    let clock = if has_ticks { EventClock::Ticks } else { EventClock::boottime() };
     let recorder = map_private(size_of::<ThreadRecorder>())?.cast::<ThreadRecorder>();
     // SAFETY: a new mapping, aligned to a page, which is enough for a Recorder. Zeroed memory is valid for
     // `has_dropped`, `dropped` and `handles`; all other fields are written here, through pointers, before there is a
     // reference.
     unsafe {
         (&raw mut (*recorder).producer).write(producer);
-        (&raw mut (*recorder).clock).write(clock);
+        (&raw mut (*recorder).clock).write(EventClock::new(has_ticks));
         (&raw mut (*recorder).generation).write(generation);
         (&raw mut (*recorder).floor).write(floor);
         Some(recorder)
