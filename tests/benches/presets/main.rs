@@ -77,6 +77,7 @@ fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     println!("{}", machine(folder.path()));
     let rounds = arguments.rounds.unwrap_or(if arguments.bench { 20 } else { 1 });
+    let max_tries = if arguments.bench { MAX_TRIES } else { 1 };
     let steps = |count: u32| if arguments.bench { count } else { count / 20 };
     let mut programs = vec![MeasuredProgram::stencil(compile_stencil(folder.path())?, steps(600))];
     match python_with_torch() {
@@ -104,11 +105,9 @@ fn measure(arguments: &PresetArguments) -> Result<(), Box<dyn Error>> {
                     println!("not all rounds are measured; call it again to continue");
                     return print(&results);
                 }
-                let mut run = program.run(way, round, folder.path())?;
-                for _ in 1..if arguments.bench { MAX_TRIES } else { 1 } {
-                    if run.counted < MIN_COUNTED {
-                        run = program.run(way, round, folder.path())?;
-                    }
+                let (mut run, mut tries) = (program.run(way, round, folder.path())?, 1);
+                while run.counted < MIN_COUNTED && tries < max_tries {
+                    (run, tries) = (program.run(way, round, folder.path())?, tries + 1);
                 }
                 results.add(run)?;
             }
@@ -136,6 +135,9 @@ fn print(results: &RunResults) -> Result<(), Box<dyn Error>> {
                 .into_iter()
                 .filter_map(|run| Some((run, *alone.iter().find(|alone| alone.round == run.round)?)))
                 .collect();
+            if pairs.is_empty() {
+                continue;
+            }
             let counted = || pairs.iter().filter(|(run, alone)| counts(run) && counts(alone));
             let ratio = RatioInterval::of(counted().map(|(run, alone)| run.step_s / alone.step_s));
             let of_all = median(pairs.iter().map(|(run, alone)| run.cpu_s / alone.cpu_s));
