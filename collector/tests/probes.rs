@@ -256,20 +256,28 @@ fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
 }
 
 #[test]
-fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
-    let told = |before: &[&str], options: &[&str], prepare: &dyn Fn(&Job)| {
+fn the_log_says_what_prevents_probes_and_nothing_else_happens() {
+    /// Seconds that the command takes, in turn: on a busy machine the thread of the probes may start late.
+    const LENGTHS: [&str; 3] = ["0.4", "2", "10"];
+    let reason_within = |length: &str, before: &[&str], options: &[&str], prepare: &dyn Fn(&Job)| {
         let job = Job::of(2)?;
         prepare(&job);
         let before: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
-        let output = wait(job.rank(0, &before, options, &["sleep", "0.4"]));
+        let output = wait(job.rank(0, &before, options, &["sleep", length]));
         assert_eq!((exit_code(&output), output.stdout.len()), (0, 0), "{output:?}");
         let lines = job.log(0) + &String::from_utf8_lossy(&output.stderr);
-        let told: Vec<&str> = lines.lines().filter(|line| line.contains("no clock probes: ")).collect();
-        assert!(told.len() == 1 && !told[0].contains("warning"), "{lines}");
-        Some(told[0].to_owned())
+        let found: Vec<&str> = lines.lines().filter(|line| line.contains("no clock probes: ")).collect();
+        assert!(found.len() <= 1 && found.iter().all(|line| !line.contains("warning")), "{lines}");
+        found.first().map(|line| (*line).to_owned())
     };
+    let reason = |before: &[&str], options: &[&str], prepare: &dyn Fn(&Job)| {
+        LENGTHS.iter().find_map(|length| reason_within(length, before, options, prepare))
+    };
+    if Bench::new().is_none() {
+        return;
+    }
     let nothing = |_: &Job| {};
-    let Some(text) = told(&[], &["--probe-interface", "nosuch0"], &nothing) else { return };
+    let text = reason(&[], &["--probe-interface", "nosuch0"], &nothing).unwrap();
     // Loopback is not a route to other nodes.
     assert!(
         text.contains("no address of nosuch0 is up on this node") && !text.contains("127.0.0.1"),
@@ -278,20 +286,20 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let range = format!("{port}-{port}");
-    let text = told(&[], &[LO[0], LO[1], "--probe-ports", &range], &nothing).unwrap();
+    let text = reason(&[], &[LO[0], LO[1], "--probe-ports", &range], &nothing).unwrap();
     let words = format!("no port of {range} is free on 127.0.0.1; give --probe-ports a range");
     assert!(text.contains(&words), "{text}");
     let file_in_place = |job: &Job| {
         fs::create_dir_all(job.bench.path("out/run")).unwrap();
         fs::write(job.clocks(), "").unwrap();
     };
-    assert!(told(&[], &LO, &file_in_place).unwrap().contains("Not a directory"));
+    assert!(reason(&[], &LO, &file_in_place).unwrap().contains("Not a directory"));
     let others_read_it = |job: &Job| {
         fs::create_dir_all(job.clocks()).unwrap();
         fs::write(job.clocks().join("root"), [0; 32]).unwrap();
         Command::new("chmod").arg("644").arg(job.clocks().join("root")).status().unwrap();
     };
-    let text = told(&[], &LO, &others_read_it).unwrap();
+    let text = reason(&[], &LO, &others_read_it).unwrap();
     assert!(text.contains("/clocks/root is not used (others may read or write it"), "{text}");
 
     let alone = Command::new("unshare").args(["-Urnm", "true"]).stderr(Stdio::null()).status();
@@ -299,14 +307,14 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
         eprintln!("skipped: no namespace can be made here");
         return;
     }
-    let text = told(&["unshare", "-Urn"], &[], &nothing).unwrap();
+    let text = reason(&["unshare", "-Urn"], &[], &nothing).unwrap();
     assert!(text.ends_with("no network interface is up"), "{text}");
     // Space for the run folder and the one below it, but not for a file.
     let full = "mkdir out && mount -t tmpfs -o nr_inodes=3 none out && exec \"$@\"";
-    let text = told(&["unshare", "-Urm", "sh", "-c", full, "sh"], &LO, &nothing).unwrap();
+    let text = reason(&["unshare", "-Urm", "sh", "-c", full, "sh"], &LO, &nothing).unwrap();
     assert!(text.contains("No space left"), "{text}");
     let read_only = "mkdir out && mount -t tmpfs -o ro none out && exec \"$@\"";
-    let text = told(&["unshare", "-Urm", "sh", "-c", read_only, "sh"], &LO, &nothing).unwrap();
+    let text = reason(&["unshare", "-Urm", "sh", "-c", read_only, "sh"], &LO, &nothing).unwrap();
     assert!(text.contains("Read-only"), "{text}");
 }
 
