@@ -1,18 +1,22 @@
 //! A recorded run beside busy loops, and the events that it recorded and lost.
 
+use crate::busy_loops::BusyLoops;
 use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
 use rpd_tests::harness::binary;
 use rpd_tests::measure::family;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How often memory and CPU time are read while a program runs.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Clock ticks of `/proc/PID/stat` are this long.
 const TICK_NS: u64 = 10_000_000;
+
+/// Least share of the best speed of a busy loop where no other virtual machine uses the core.
+const WHOLE_CORE: f64 = 0.95;
 
 /// A run with its surroundings.
 pub(crate) struct DropRun<'a> {
@@ -40,9 +44,16 @@ pub(crate) struct RunOutcome {
     pub(crate) beside_program_ns: u64,
     /// Largest memory of the rings that was seen, with their headers.
     pub(crate) ring_bytes: u64,
+    /// Steps per second of CPU time of the slowest busy loop.
+    pub(crate) loop_speed: f64,
 }
 
 impl RunOutcome {
+    /// Whether each core did as much in its time as the core of this speed.
+    pub(crate) fn has_whole_cores(&self, best: f64) -> bool {
+        self.loop_speed >= WHOLE_CORE * best
+    }
+
     /// Whether each pair is recorded or in the ledger.
     pub(crate) fn is_whole(&self) -> bool {
         self.recorded + self.lost == self.emitted
@@ -54,30 +65,11 @@ impl RunOutcome {
     }
 }
 
-/// Busy loops, until this is dropped.
-struct BusyLoops(Vec<Child>);
-
-impl BusyLoops {
-    fn start(count: usize) -> Result<BusyLoops, String> {
-        let start = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
-        (0..count).map(start).collect::<Result<_, _>>().map(BusyLoops).map_err(|error| format!("sh: {error}"))
-    }
-}
-
-impl Drop for BusyLoops {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 impl DropRun<'_> {
     pub(crate) fn outcome(&self) -> Result<RunOutcome, String> {
         let out = self.folder.join("out");
         let _ = fs::remove_dir_all(&out);
-        let _loops = BusyLoops::start(self.loops)?;
+        let loops = BusyLoops::start(self.loops);
         let mut command = Command::new(binary("rpd-collect"));
         command.arg("-o").arg(&out).args(["--run-id", "run", "--trace", "roctx", "--"]).arg(self.program);
         command.args([self.rate.to_string(), self.seconds.to_string()]).current_dir(self.folder);
@@ -87,6 +79,7 @@ impl DropRun<'_> {
             self.look(child.id(), &mut outcome);
             std::thread::sleep(LOOK_EVERY);
         }
+        outcome.loop_speed = loops.slowest();
         let output = child.wait_with_output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         outcome.emitted = text.parse().map_err(|_| format!("the program printed {text:?}"))?;
