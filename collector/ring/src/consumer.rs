@@ -50,7 +50,7 @@ pub struct RingConsumer {
     memory: Arc<RingMemory>,
     /// First word of the segments.
     ring: usize,
-    /// Bytes of all segments, and of each.
+    /// Bytes of all segments, and of each: powers of two.
     capacity: u64,
     segment: u64,
     /// Bytes ever read.
@@ -60,23 +60,25 @@ pub struct RingConsumer {
     /// Time of the last record.
     last_time: i64,
     slots: Box<[NamePlace; NAME_SLOTS]>,
-    name: Vec<u8>,
+    /// Names of the segment that is being read, one after the other: no more bytes than it has, and a mark for each cut one.
+    names: Vec<u8>,
+    /// Bytes of the last record's name.
+    name_bytes: usize,
 }
 
-/// Place of a name in the segment that is being read.
+/// Place of a name in [`RingConsumer::names`].
 #[derive(Clone, Copy, Debug, Default)]
 struct NamePlace {
-    /// First word of the text; 0 for none.
-    word: u16,
-    /// Bytes of the text, with [`CUT_BIT`].
-    length: u16,
+    start: u32,
+    bytes: u16,
+    /// Whether records may repeat it.
+    is_known: bool,
 }
 
 impl RingConsumer {
     /// Reads mapped memory; `None` if its header is invalid.
     pub fn new(memory: RingMemory) -> Option<RingConsumer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
-        let name = Vec::with_capacity(MAX_NAME_BYTES + 8);
         let (memory, ring, segment) = (Arc::new(memory), ring / 8, segment_bytes(capacity) as u64);
         Some(RingConsumer {
             memory,
@@ -87,7 +89,8 @@ impl RingConsumer {
             current: 0,
             last_time: 0,
             slots: Box::new([NamePlace::default(); NAME_SLOTS]),
-            name,
+            names: Vec::new(),
+            name_bytes: 0,
         })
     }
 
@@ -142,6 +145,12 @@ impl RingConsumer {
         self.memory.get(word::HEAD).map_or(LINK, |head| head.load(Acquire).max(LINK))
     }
 
+    /// Returns the bytes since the start of the segment that is being read.
+    #[inline(always)]
+    fn offset(&self) -> u64 {
+        self.tail & (self.segment - 1)
+    }
+
     fn segment_start(&self, number: usize) -> usize {
         self.ring + number * (self.segment as usize / 8)
     }
@@ -179,13 +188,13 @@ impl RingConsumer {
         let (mut records, mut read) = (0, 0);
         while self.tail < head && read < budget {
             let before = self.tail;
-            if before.is_multiple_of(self.segment) {
+            if self.offset() == 0 {
                 self.follow_link()?;
             } else {
                 records += u64::from(self.read_record(&memory, head, &mut each)?);
             }
-            // A name that is repeated takes a byte of the ring, and as much work as any other.
-            read += self.tail - before + self.name.len() as u64;
+            // A name that is repeated takes a byte of the ring, and counts as any other.
+            read += self.tail - before + self.name_bytes as u64;
         }
         let fullness = available as f32 / wakeup::usual_bytes(self.capacity) as f32;
         Ok(DrainProgress { records, is_empty: self.tail == head, fullness })
@@ -203,6 +212,7 @@ impl RingConsumer {
         self.tail += LINK;
         self.last_time = self.load(self.segment_start(self.current) + BASE_TIME) as i64;
         *self.slots = [NamePlace::default(); NAME_SLOTS];
+        self.names.clear();
         Ok(())
     }
 
@@ -213,8 +223,8 @@ impl RingConsumer {
         head: u64,
         each: &mut impl FnMut(RingRecord<'_>),
     ) -> Result<bool, BadRecord> {
-        self.name.clear();
-        let offset = self.tail % self.segment;
+        self.name_bytes = 0;
+        let offset = self.offset();
         let end = self.segment.min(offset + (head - self.tail));
         let segment = memory.get(self.segment_start(self.current)..).unwrap_or_default();
         let mut reader = RecordReader::new(segment, offset, end);
@@ -307,15 +317,31 @@ impl RingConsumer {
         })
     }
 
-    /// Reads the text of a name, which from then on is in a slot.
+    /// Copies the text of a name, which the producer could change while it is inspected. From then on it is in a slot.
     fn new_name(&mut self, reader: &mut RecordReader<'_>, slot: u8) -> Option<&[u8]> {
         let length = reader.bytes(2)? as u16;
         reader.align();
-        let place = NamePlace { word: (reader.position() / 8) as u16, length };
-        let bytes = u64::from(length & !CUT_BIT);
-        if bytes > MAX_NAME_BYTES as u64 || !reader.skip(bytes.next_multiple_of(8)) {
+        let at = self.segment_start(self.current) + (reader.position() / 8) as usize;
+        let (bytes, is_cut) = (usize::from(length & !CUT_BIT), length & CUT_BIT != 0);
+        if bytes > MAX_NAME_BYTES || !reader.skip(bytes.next_multiple_of(8) as u64) {
             return None;
         }
+        let start = self.names.len();
+        for i in 0..bytes.div_ceil(8) {
+            self.names.extend_from_slice(&self.load(at + i).to_le_bytes());
+        }
+        self.names.truncate(start + bytes);
+        if is_cut {
+            self.names.truncate(start + bytes.min(MAX_NAME_BYTES - CUT_MARK.len()));
+            let whole = whole_characters(self.names.get(start..)?);
+            self.names.truncate(start + whole);
+            self.names.extend_from_slice(CUT_MARK.as_bytes());
+        }
+        let place = NamePlace {
+            start: start as u32,
+            bytes: (self.names.len() - start) as u16,
+            is_known: bytes <= MAX_KNOWN_BYTES,
+        };
         *self.slots.get_mut(usize::from(slot))? = place;
         self.name_at(place)
     }
@@ -323,28 +349,13 @@ impl RingConsumer {
     #[inline(always)]
     fn known_name(&mut self, slot: u8) -> Option<&[u8]> {
         let place = *self.slots.get(usize::from(slot))?;
-        let is_known = place.word != 0 && usize::from(place.length & !CUT_BIT) <= MAX_KNOWN_BYTES;
-        if is_known { self.name_at(place) } else { None }
+        if place.is_known { self.name_at(place) } else { None }
     }
 
-    /// Copies a name, which the producer could change while it is inspected.
     #[inline(always)]
     fn name_at(&mut self, place: NamePlace) -> Option<&[u8]> {
-        let length = usize::from(place.length & !CUT_BIT);
-        let at = self.segment_start(self.current) + usize::from(place.word);
-        self.name.clear();
-        for i in 0..length.div_ceil(8) {
-            let word = self.load(at + i);
-            self.name.extend_from_slice(&word.to_le_bytes());
-        }
-        if place.length & CUT_BIT != 0 {
-            self.name.truncate(length.min(MAX_NAME_BYTES - CUT_MARK.len()));
-            let whole = whole_characters(&self.name);
-            self.name.truncate(whole);
-            self.name.extend_from_slice(CUT_MARK.as_bytes());
-            return Some(&self.name);
-        }
-        self.name.get(..length)
+        self.name_bytes = usize::from(place.bytes);
+        self.names.get(place.start as usize..)?.get(..self.name_bytes)
     }
 
     #[inline(always)]
