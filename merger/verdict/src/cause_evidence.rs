@@ -114,11 +114,17 @@ impl CauseEvidence {
         self.explained.as_ref().map_or(0.0, |explained| explained.share)
     }
 
-    /// Returns whether it explains nearly all of the longer work, and the records show it themselves.
-    pub(crate) fn is_certain(&self) -> bool {
+    /// Returns whether it explains nearly all of the longer work, most of it within its error, and the records show it
+    /// themselves.
+    pub(crate) fn is_shown(&self) -> bool {
         // Kernels of an equal grid may have more to do all the same, so that a slower GPU remains a guess.
-        let is_shown = !matches!(self.kind, CauseKind::GpuNotClock | CauseKind::GpuSlower);
-        is_shown && self.share() >= MIN_NAMED
+        let is_guess = matches!(self.kind, CauseKind::GpuNotClock | CauseKind::GpuSlower);
+        !is_guess && self.share() >= MIN_NAMED && self.share() - self.error().unwrap_or(0.0) >= MIN_LIKELY
+    }
+
+    /// Returns the error of the share, if it is estimated from samples.
+    fn error(&self) -> Option<f64> {
+        self.explained.as_ref().ok().and_then(|explained| explained.error)
     }
 
     /// Returns whether it explains most of the longer work.
@@ -131,14 +137,13 @@ impl CauseEvidence {
         self.explained.is_ok() && !self.is_likely()
     }
 
-    /// Returns the sentence that names it.
-    pub(crate) fn naming_text(&self) -> String {
+    /// Returns the sentence that names it, as certain or as likely.
+    pub(crate) fn naming_text(&self, is_certain: bool) -> String {
         let heading = self.kind.heading();
-        let likely = if self.is_certain() { "" } else { " is likely" };
+        let likely = if is_certain { "" } else { " is likely" };
         let CauseEvidence { facts, reason, .. } = self;
         let explained = percent(self.share().min(1.0));
-        let error = self.explained.as_ref().ok().and_then(|explained| explained.error);
-        let error = error.map_or(String::new(), |error| format!(" ({})", points(error)));
+        let error = self.error().map_or(String::new(), |error| format!(" ({})", points(error)));
         format!("{heading}{likely}: {facts}; this explains {explained}{error} of the longer work{reason}")
     }
 
@@ -167,24 +172,26 @@ mod tests {
 
     #[test]
     fn a_cause_is_named_by_how_much_it_explains() {
-        let of = |share| {
-            let evidence = evidence(share, None);
-            [evidence.is_certain(), evidence.is_likely(), evidence.is_excluded()]
+        let of = |share, error| {
+            let evidence = evidence(share, error);
+            [evidence.is_shown(), evidence.is_likely(), evidence.is_excluded()]
         };
-        assert_eq!(of(0.81), [true, true, false]);
-        assert_eq!(of(0.79), [false, true, false]);
-        assert_eq!(of(0.49), [false, false, true]);
+        assert_eq!(of(0.81, None), [true, true, false]);
+        assert_eq!(of(0.81, Some(0.3)), [true, true, false]);
+        assert_eq!(of(0.81, Some(0.4)), [false, true, false]);
+        assert_eq!(of(0.79, None), [false, true, false]);
+        assert_eq!(of(0.49, None), [false, false, true]);
         let unknown = CauseEvidence::not_known(CauseKind::CpuWait, "it is not recorded");
         assert!(!unknown.is_likely() && !unknown.is_excluded());
     }
 
     #[test]
     fn the_sentence_has_the_share_and_its_error() {
-        let certain = evidence(1.3, Some(0.034)).naming_text();
+        let certain = evidence(1.3, Some(0.034)).naming_text(true);
         let expected =
             "too little CPU: it waited; this explains 100 % (+- 3.4 points) of the longer work; for a reason";
         assert_eq!(certain, expected);
-        assert!(evidence(0.6, None).naming_text().starts_with("too little CPU is likely: it waited; "));
+        assert!(evidence(0.6, None).naming_text(false).starts_with("too little CPU is likely: it waited; "));
         assert_eq!(evidence(0.1, None).excluded_text(), "a lack of CPU (it waited)");
     }
 }

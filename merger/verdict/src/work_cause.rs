@@ -46,15 +46,21 @@ impl WorkCause {
         likely
     }
 
+    /// Returns whether the best of the likely causes is shown by the records, which exclude all others.
+    fn is_certain(likely: &[&CauseEvidence]) -> bool {
+        matches!(likely, [only] if only.is_shown())
+    }
+
     /// Describes the causes, or what is excluded and what is not known, and then in which function of Python the work takes
     /// longer. `found` and `finding` are those of [`WorkCause::of`].
     pub(crate) fn texts(&self, found: &AnalysedRun<'_>, finding: &JobFinding) -> Vec<String> {
         let likely = self.likely();
-        let mut texts: Vec<String> = likely.iter().map(|evidence| evidence.naming_text()).collect();
-        if !likely.first().is_some_and(|evidence| evidence.is_certain()) {
+        let is_certain = WorkCause::is_certain(&likely);
+        let mut texts: Vec<String> = likely.iter().map(|evidence| evidence.naming_text(is_certain)).collect();
+        if !is_certain {
             texts.extend(self.excluded_text());
-            texts.extend(self.not_known_text());
         }
+        texts.extend(self.not_known_text());
         texts.extend(self.python.text(found, finding));
         texts
     }
@@ -74,14 +80,15 @@ impl WorkCause {
 
     /// Returns the cause for machines.
     pub(crate) fn json(&self, found: &AnalysedRun<'_>) -> Json {
-        let main = self.likely().first().copied();
+        let likely = self.likely();
+        let main = likely.first();
         let keys = |is_wanted: fn(&CauseEvidence) -> bool| -> Vec<&str> {
             let wanted = self.causes.iter().filter(|evidence| is_wanted(evidence));
             wanted.map(|evidence| evidence.kind.key()).collect()
         };
         let mut object = json!({
             "kind": main.map(|evidence| evidence.kind.key()),
-            "is_certain": main.is_some_and(CauseEvidence::is_certain),
+            "is_certain": WorkCause::is_certain(&likely),
             "excluded": keys(CauseEvidence::is_excluded),
             "not_known": keys(|evidence| evidence.explained.is_err()),
             "python": self.python.json(found),
