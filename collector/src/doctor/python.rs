@@ -19,6 +19,9 @@ const FIND_VERSION: &str = "import sys, sysconfig\nprint('version:%d.%d%s' % (*s
 /// Prefix of the answer.
 const VERSION: &str = "version:";
 
+const RATE_AND_COST: &str = "99 times a second, or more rarely where that takes 0.9 % of a core for a thread or 2 % for the node; \
+                             native functions are not seen";
+
 /// Checks whether stacks of the first of these programs that is a Python interpreter can be sampled.
 pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
     let next = "record without `python` in --trace, or ask the administrator of the site";
@@ -37,7 +40,7 @@ pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
         _ => {}
     }
     let Some(interpreter) = interpreter_in(programs) else {
-        return CheckFinding::Ok("stacks of recorded threads are sampled 99 times a second".to_owned());
+        return CheckFinding::Ok(format!("stacks of recorded threads are sampled {RATE_AND_COST}"));
     };
     let script = [OsStr::new("-c"), OsStr::new(FIND_VERSION)];
     let answer = query(interpreter, &script, Path::new(".")).unwrap_or_default();
@@ -49,7 +52,7 @@ pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
         let what = format!("stacks of Python {version} cannot be read, those of 3.9 to 3.13 can");
         return CheckFinding::problem(what, "use another Python, or record without `python` in --trace");
     }
-    CheckFinding::Ok(format!("stacks of recorded threads of Python {version} are sampled 99 times a second"))
+    CheckFinding::Ok(format!("stacks of recorded threads of Python {version} are sampled {RATE_AND_COST}"))
 }
 
 /// Returns the first program that is a Python interpreter.

@@ -34,7 +34,7 @@ mod tests;
 mod thread_times;
 
 pub(crate) use gpu::amd_devices;
-pub(crate) use thread_times::why_not_followed;
+pub(crate) use thread_times::{waits_are_counted, why_not_followed};
 
 use crate::drain::RecordedThreads;
 use crate::host::claim::NodeClaim;

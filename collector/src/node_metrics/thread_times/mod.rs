@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 pub(crate) use switch_records::why_not_followed;
 use thread_sums::ThreadFiles;
+pub(crate) use thread_sums::waits_are_counted;
 
 /// The values of a thread that lives shorter are dropped: such threads are many, and short commands need no counters.
 const MIN_AGE: Duration = Duration::from_secs(1);

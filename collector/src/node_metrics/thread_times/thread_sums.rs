@@ -76,10 +76,17 @@ impl ThreadFiles {
     }
 }
 
-/// Reads the text of `schedstat`: the times on a core and without one, ns, and how often it got one.
+/// Reads the text of `schedstat`: the times on a core and without one, ns, and how often it got one. `None` also if the kernel
+/// does not count: a thread that records has run, but all of these are 0.
 fn parse_schedstat(text: &str) -> Option<(u64, u64, u64)> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+    let sums = (numbers.next()??, numbers.next()??, numbers.next()??);
+    (sums != (0, 0, 0)).then_some(sums)
+}
+
+/// Returns whether the kernel counts for how long threads wait for a CPU: by this thread, which has run.
+pub(crate) fn waits_are_counted() -> bool {
+    std::fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|text| parse_schedstat(&text).is_some())
 }
 
 impl SampledWait {
@@ -104,6 +111,7 @@ mod tests {
     fn a_line_of_schedstat_is_read() {
         assert_eq!(parse_schedstat("503 514 181\n"), Some((503, 514, 181)));
         assert_eq!([parse_schedstat(""), parse_schedstat("5 6"), parse_schedstat("a b c")], [None; 3]);
+        assert_eq!([parse_schedstat("0 0 0\n"), parse_schedstat("9 0 0\n")], [None, Some((9, 0, 0))]);
     }
 
     #[test]
