@@ -14,8 +14,8 @@ const MAX_CODE_OBJECTS: usize = 1 << 16;
 const MAX_TEXT: usize = 1024;
 /// Maximum number of bytes of a table of lines.
 const MAX_TABLE_BYTES: u64 = 1 << 20;
-/// Maximum number of bytes of all tables of lines.
-const MAX_TABLES_BYTES: usize = 64 << 20;
+/// Maximum number of bytes of all tables of lines, names and paths.
+const MAX_HELD_BYTES: usize = 64 << 20;
 /// Time after which a known code object is compared with the memory again: another one may have its address.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 
@@ -45,8 +45,8 @@ pub(super) enum StackError {
 #[derive(Debug, Default)]
 pub(super) struct CodeObjects {
     known: HashMap<u64, KnownCode>,
-    /// Bytes of the tables of lines in `known`.
-    table_bytes: usize,
+    /// Bytes of the tables of lines, names and paths in `known`.
+    held_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -57,6 +57,8 @@ struct KnownCode {
     /// It is a generator or coroutine.
     is_generator: bool,
     line_table: Box<[u8]>,
+    /// Bytes of its table of lines, name and path.
+    bytes: usize,
 }
 
 /// Flags of generators, coroutines and asynchronous generators.
@@ -140,17 +142,18 @@ impl CodeObjects {
         let text = |address| read_text(memory, interpreter, address);
         let function = PythonFunction { name: text(signature.name)?, file: text(signature.file)? };
         let line_table = read_bytes(memory, signature.line_table)?;
-        if self.known.len() >= MAX_CODE_OBJECTS || self.table_bytes >= MAX_TABLES_BYTES {
+        if self.known.len() >= MAX_CODE_OBJECTS || self.held_bytes >= MAX_HELD_BYTES {
             self.known.clear();
-            self.table_bytes = 0;
+            self.held_bytes = 0;
         }
-        self.table_bytes += line_table.len();
+        let bytes = line_table.len() + function.name.len() + function.file.len();
+        self.held_bytes += bytes;
         let function = Arc::new(function);
         let flags = i32_in(object, layout.flags).ok_or(StackError::Changed)?;
         let is_generator = flags & GENERATOR_FLAGS != 0;
-        let new = KnownCode { checked: now, signature, function, is_generator, line_table };
+        let new = KnownCode { checked: now, signature, function, is_generator, line_table, bytes };
         if let Some(old) = self.known.insert(code, new) {
-            self.table_bytes -= old.line_table.len();
+            self.held_bytes -= old.bytes;
         }
         Ok(())
     }

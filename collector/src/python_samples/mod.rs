@@ -96,7 +96,7 @@ fn run(threads: RecordedThreads, ranks: u32, output: SideOutput, stopped: &Recei
         samples.look(now);
         let before = cpu_time();
         let period = if samples.sample(now, rate.period()) {
-            rate.took(cpu_time().saturating_sub(before), now);
+            rate.took(cpu_time().saturating_sub(before), samples.threads(), now);
             rate.period()
         } else {
             IDLE_PERIOD
@@ -187,6 +187,11 @@ impl PythonSamples {
         if self.list.has_far_process() {
             self.refuse(None, PythonRefusal::OtherNamespace);
         }
+    }
+
+    /// Returns the number of threads that are sampled.
+    fn threads(&self) -> usize {
+        self.processes.values().filter(|process| process.is_read()).map(SampledProcess::threads).sum()
     }
 
     /// Looks for interpreters.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// File with the restriction of the Yama security module: 0 none, 1 parents only, 2 with CAP_SYS_PTRACE, 3 no process.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
@@ -16,6 +17,12 @@ pub(super) enum PythonRefusal {
     NoInterpreter,
     /// Yama restricts the reading of other processes, as this level.
     Yama(u8),
+    /// The process is not dumpable.
+    NotDumpable,
+    /// The process has capabilities that the collector lacks.
+    MoreCapabilities,
+    /// The process belongs to another user.
+    OtherUser,
     /// The system does not allow it for another reason.
     NotPermitted,
     /// The memory cannot be opened for this reason.
@@ -32,12 +39,31 @@ impl PythonRefusal {
         if error.kind() != io::ErrorKind::PermissionDenied {
             return PythonRefusal::System(error.to_string());
         }
-        // The kernel gives the files of a process that is not dumpable to root.
-        let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid()).ok();
-        let is_own = owner == Some(rustix::process::geteuid().as_raw());
-        match yama_level() {
-            Some(level @ 1..) if is_own => PythonRefusal::Yama(level),
-            _ => PythonRefusal::NotPermitted,
+        let folder = Path::new("/proc").join(pid.to_string());
+        let owner = fs::metadata(&folder).map(|process| process.uid()).ok();
+        let rights = |folder: &Path| ProcessRights::parse(&fs::read_to_string(folder.join("status")).ok()?);
+        let (own, its) = (rights(Path::new("/proc/thread-self")), rights(&folder));
+        let (Some(owner), Some(own), Some(its)) = (owner, own, its) else {
+            return PythonRefusal::NotPermitted;
+        };
+        PythonRefusal::of_rights(own, its, owner, yama_level())
+    }
+
+    /// Finds the reason in the rights of this process and of another one, whose files belong to `owner`.
+    fn of_rights(own: ProcessRights, its: ProcessRights, owner: u32, yama: Option<u8>) -> PythonRefusal {
+        // As for ptrace, the real user counts.
+        if its.user != own.user {
+            PythonRefusal::OtherUser
+        } else if its.capabilities & !own.capabilities != 0 {
+            PythonRefusal::MoreCapabilities
+        } else if owner != its.user {
+            // The kernel gives the files of a process that is not dumpable to root. Those of root itself do not show it.
+            PythonRefusal::NotDumpable
+        } else {
+            match yama {
+                Some(level @ 1..) => PythonRefusal::Yama(level),
+                _ => PythonRefusal::NotPermitted,
+            }
         }
     }
 
@@ -47,6 +73,27 @@ impl PythonRefusal {
             InterpreterError::None => PythonRefusal::NoInterpreter,
             other => PythonRefusal::Interpreter(other.to_string()),
         }
+    }
+}
+
+/// The rights of a process that count when another one reads its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ProcessRights {
+    /// Real user id.
+    user: u32,
+    /// Permitted capabilities, a bit each.
+    capabilities: u64,
+}
+
+impl ProcessRights {
+    /// Reads the text of `/proc/PID/status`.
+    fn parse(status: &str) -> Option<ProcessRights> {
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+            line.split_ascii_whitespace().next()
+        };
+        let user = value("Uid:")?.parse().ok()?;
+        Some(ProcessRights { user, capabilities: u64::from_str_radix(value("CapPrm:")?, 16).ok()? })
     }
 }
 
@@ -63,9 +110,14 @@ impl fmt::Display for PythonRefusal {
                 f,
                 "{YAMA} is {level}, which forbids it; a site administrator can set kernel.yama.ptrace_scope to 0"
             ),
+            PythonRefusal::NotDumpable => f.write_str(
+                "it is not dumpable: it called prctl(PR_SET_DUMPABLE), or its file is not readable or has set-user-id or capabilities",
+            ),
+            PythonRefusal::MoreCapabilities => f.write_str("it has capabilities that the collector lacks"),
+            PythonRefusal::OtherUser => f.write_str("it runs as another user"),
             PythonRefusal::NotPermitted => f.write_str(
-                "the system does not allow to read its memory: it is not dumpable (prctl PR_SET_DUMPABLE), has capabilities that \
-                 the collector lacks, or belongs to another user",
+                "the system forbids reading its memory: perhaps it is not dumpable (prctl PR_SET_DUMPABLE), or a security module \
+                 such as SELinux or the container forbids it",
             ),
             PythonRefusal::System(error) => write!(f, "its memory cannot be opened: {error}"),
             PythonRefusal::Interpreter(why) => f.write_str(why),
@@ -73,5 +125,36 @@ impl fmt::Display for PythonRefusal {
                 f.write_str("it is in a pid or time namespace of its own, as in some containers")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_read_from_the_status() {
+        let status = "Name:\tpython\nUid:\t1000\t0\t0\t0\nCapInh:\tff\nCapPrm:\t0000000000080000\n";
+        let expected = ProcessRights { user: 1000, capabilities: 1 << 19 };
+        assert_eq!(ProcessRights::parse(status), Some(expected));
+        assert_eq!(ProcessRights::parse("Uid:\t1000\n"), None);
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(ProcessRights::parse(&own).unwrap().user, rustix::process::getuid().as_raw());
+    }
+
+    #[test]
+    fn each_refusal_has_its_reason() {
+        let plain = ProcessRights { user: 1000, capabilities: 0 };
+        let of = |its: ProcessRights, owner, yama| PythonRefusal::of_rights(plain, its, owner, yama);
+        let other = ProcessRights { user: 1001, ..plain };
+        let capable = ProcessRights { capabilities: 1, ..plain };
+        assert_eq!(of(other, 1001, Some(1)), PythonRefusal::OtherUser);
+        assert_eq!(of(capable, 0, Some(1)), PythonRefusal::MoreCapabilities);
+        assert_eq!(of(plain, 0, Some(1)), PythonRefusal::NotDumpable);
+        assert_eq!(of(plain, 1000, Some(2)), PythonRefusal::Yama(2));
+        assert_eq!(
+            [of(plain, 1000, Some(0)), of(plain, 1000, None)],
+            [const { PythonRefusal::NotPermitted }; 2]
+        );
     }
 }

@@ -119,6 +119,11 @@ impl SampledProcess {
         matches!(self.state, ProcessState::Read(..))
     }
 
+    /// Returns the number of its threads that are recorded.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Takes over the threads that are recorded now. `has_ticks` is whether the kernel counts the time of all that run.
     pub(super) fn set_threads(&mut self, listed: Vec<RecordedThread>, has_ticks: bool) {
         let mut known = std::mem::take(&mut self.threads);
