@@ -4,6 +4,8 @@
 //! ci/bench overhead [ROUNDS]
 //! ```
 //!
+//! It fails if an aim is missed or could not be measured.
+//!
 //! Every figure is taken with and without rpd-collect in turns, and is a median over the rounds, except for the ratio of
 //! training times, which is a mean. The machine's other work is in both.
 //!
@@ -17,6 +19,7 @@ mod watch;
 use programs::{MPI_CALLS, PACED, PAIRS, compile};
 use rpd_tests::harness::{binary, mpi_missing, mpirun, python, repository};
 use rpd_tests::measure::RatioInterval;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let bench = Bench { folder: folder.path().to_owned(), rounds };
+    let bench = Bench { folder: folder.path().to_owned(), rounds, is_missed: Cell::new(false) };
     println!("medians of {rounds} rounds, with and without rpd-collect in turns");
     let parts: [(&str, &dyn Fn() -> Outcome); 5] = [
         ("roctx", &|| bench.pairs()),
@@ -43,14 +46,13 @@ fn main() -> ExitCode {
         ("training", &|| bench.training()),
         ("collector", &|| bench.collector()),
     ];
-    let mut failed = false;
     for (name, part) in parts {
         if let Err(why) = part() {
             println!("{name}: not measured: {why}");
-            failed = true;
+            bench.is_missed.set(true);
         }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if bench.is_missed.get() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// How a program runs.
@@ -77,9 +79,21 @@ const MIN_ROUNDS: usize = 15;
 struct Bench {
     folder: PathBuf,
     rounds: usize,
+    /// An aim is missed or was not measured.
+    is_missed: Cell<bool>,
 }
 
 impl Bench {
+    fn aim(&self, what: &str, holds: bool) {
+        println!("aim: {what}: {}", if holds { "holds" } else { "MISSED" });
+        self.is_missed.set(self.is_missed.get() || !holds);
+    }
+
+    /// An aim that may be missed.
+    fn stretch(what: &str, holds: bool) {
+        println!("stretch: {what}: {}", if holds { "holds" } else { "missed" });
+    }
+
     fn collect(&self) -> Command {
         let mut command = Command::new(binary("rpd-collect"));
         command.arg("-o").arg(self.folder.join("out")).current_dir(&self.folder);
@@ -158,9 +172,9 @@ impl Bench {
              reads of the counter {:.1} ns, of CLOCK_BOOTTIME {:.1}",
             ticks[0], boottime[0], alone[0], alone[2], alone[1]
         );
-        aim("at most 32 ns a pair with ticks", ticks[0] <= 32.0);
-        aim("stretch: at most 28 ns a pair with ticks", ticks[0] <= 28.0);
-        aim("at most 58 ns a pair with --clock boottime", boottime[0] <= 58.0);
+        self.aim("at most 32 ns a pair with ticks", ticks[0] <= 32.0);
+        Bench::stretch("at most 28 ns a pair with ticks", ticks[0] <= 28.0);
+        self.aim("at most 58 ns a pair with --clock boottime", boottime[0] <= 58.0);
         Ok(())
     }
 
@@ -176,9 +190,9 @@ impl Bench {
                 "\n{name}: alone {:.1} ns, +{more:.1} a call with ticks, +{more_boottime:.1} with --clock boottime",
                 alone[i]
             );
-            aim("at most +60 ns a call with ticks", more <= 60.0);
-            aim("stretch: at most +50 ns a call with ticks", more <= 50.0);
-            aim("at most +75 ns a call with --clock boottime", more_boottime <= 75.0);
+            self.aim("at most +60 ns a call with ticks", more <= 60.0);
+            Bench::stretch("at most +50 ns a call with ticks", more <= 50.0);
+            self.aim("at most +75 ns a call with --clock boottime", more_boottime <= 75.0);
         }
         Ok(())
     }
@@ -231,7 +245,7 @@ impl Bench {
             0..MIN_ROUNDS => {
                 println!("aim: less than 1 % slower: not judged by fewer than {MIN_ROUNDS} rounds")
             }
-            _ => aim("less than 1 % slower at the upper end", ratio.mean + ratio.half_width < 1.01),
+            _ => self.aim("less than 1 % slower at the upper end", ratio.mean + ratio.half_width < 1.01),
         }
         Ok(())
     }
@@ -264,15 +278,11 @@ impl Bench {
             println!(
                 "\ncollector, {threads} threads, a million {what} a second: {share:.1} % of a core, {more:.1} MiB more memory in all"
             );
-            aim("less than 10 % of a core", share < 10.0);
-            aim("less than 64 MiB on both sides", more < 64.0);
+            self.aim("less than 10 % of a core", share < 10.0);
+            self.aim("less than 64 MiB on both sides", more < 64.0);
         }
         Ok(())
     }
-}
-
-fn aim(what: &str, holds: bool) {
-    println!("aim: {what}: {}", if holds { "holds" } else { "MISSED" });
 }
 
 /// Costs of events in one run of a program, and the conditions of the run.

@@ -6,10 +6,13 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rpd_tests::harness::{Job, binary, mpirun, python, repository};
 use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Names of the programs.
+pub(crate) const PROGRAMS: [&str; 2] = ["stencil", "training"];
 /// Ranks of a run.
 const RANKS: usize = 2;
 /// Longest run.
@@ -39,16 +42,22 @@ pub(crate) fn python_with_torch() -> Option<PathBuf> {
 
 impl MeasuredProgram {
     pub(crate) fn stencil(program: PathBuf, steps: u32) -> MeasuredProgram {
-        MeasuredProgram { name: "stencil", command: vec![program, steps.to_string().into()] }
+        MeasuredProgram { name: PROGRAMS[0], command: vec![program, steps.to_string().into()] }
     }
 
     pub(crate) fn training(python: PathBuf, steps: u32) -> MeasuredProgram {
         let script = repository().join("tests/workloads/ddp.py");
-        MeasuredProgram { name: "training", command: vec![python, script, steps.to_string().into()] }
+        MeasuredProgram { name: PROGRAMS[1], command: vec![python, script, steps.to_string().into()] }
     }
 
-    /// Runs it alone or under a preset.
-    pub(crate) fn run(&self, way: &str, round: usize, folder: &Path) -> Result<ProgramRun, Box<dyn Error>> {
+    /// Runs it alone or under a preset of a build.
+    pub(crate) fn run(
+        &self,
+        way: &str,
+        round: usize,
+        build: &str,
+        folder: &Path,
+    ) -> Result<ProgramRun, Box<dyn Error>> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut job = mpirun(RANKS).limit(LIMIT).env("MASTER_ADDR", "127.0.0.1");
         job = job.env("MASTER_PORT", port.to_string()).env("PYTHONWARNINGS", "ignore");
@@ -72,8 +81,18 @@ impl MeasuredProgram {
         };
         let (program, way, result) = (self.name.to_owned(), way.to_owned(), result.to_owned());
         let other_cpu_s = all_s - cpu_s;
-        Ok(ProgramRun { program, way, round, result, cpu_s, step_s, counted, control_s, other_cpu_s })
+        let build = build.to_owned();
+        Ok(ProgramRun { program, way, round, build, result, cpu_s, step_s, counted, control_s, other_cpu_s })
     }
+}
+
+/// Returns a checksum of the library and the collector, by which runs of another build are known.
+pub(crate) fn build() -> Result<String, Box<dyn Error>> {
+    let mut hasher = DefaultHasher::new();
+    for name in ["librpd_intercept.so", "rpd-collect"] {
+        std::fs::read(binary("rpd-collect").with_file_name(name))?.hash(&mut hasher);
+    }
+    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// CPU time of all processes that have ended below this one, s.

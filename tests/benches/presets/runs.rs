@@ -12,6 +12,8 @@ pub(crate) struct ProgramRun {
     /// The preset, or "alone".
     pub(crate) way: String,
     pub(crate) round: usize,
+    /// Checksum of the library and the collector.
+    pub(crate) build: String,
     /// Lines that must be the same in each run.
     pub(crate) result: String,
     /// User and system time of the processes of the program, s.
@@ -26,7 +28,7 @@ pub(crate) struct ProgramRun {
     pub(crate) other_cpu_s: f64,
 }
 
-/// All runs so far.
+/// All runs of a build so far.
 #[derive(Default)]
 pub(crate) struct RunResults {
     path: Option<PathBuf>,
@@ -34,11 +36,11 @@ pub(crate) struct RunResults {
 }
 
 impl RunResults {
-    /// Reads the runs of a file. A line that was cut is a run that is missing.
-    pub(crate) fn open(path: &Path) -> RunResults {
+    /// Reads the runs of a build in a file. A line that was cut is a run that is missing.
+    pub(crate) fn open(path: &Path, build: &str) -> RunResults {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        RunResults { path: Some(path.to_owned()), runs }
+        let runs = text.lines().filter_map(|line| serde_json::from_str::<ProgramRun>(line).ok());
+        RunResults { path: Some(path.to_owned()), runs: runs.filter(|run| run.build == build).collect() }
     }
 
     pub(crate) fn has(&self, program: &str, way: &str, round: usize) -> bool {
