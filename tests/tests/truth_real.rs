@@ -32,11 +32,11 @@ fn check_truth(truth: &Truth) -> Result<(), String> {
     if is_likely { Ok(()) } else { Err(format!("a gain of {gain_ns} ns, planted {nominal_gain_ns} ns")) }
 }
 
-/// A report never names another rank. Nothing is checked where there is no rpd-report.
+/// A report never names another rank, or a cause that is not there. Nothing is checked where there is no rpd-report.
 fn check_report(recording: &Recording) -> Result<(), String> {
     let Some(report) = report_findings(&recording.database).transpose()? else { return Ok(()) };
     let (truth, judged) = (&recording.truth, judge(&report, &recording.truth));
     eprintln!("{}: {judged:?}", truth.scenario);
-    let is_wrong = judged.answer == Answer::WrongName;
+    let is_wrong = matches!(judged.answer, Answer::WrongName | Answer::WrongCause);
     if is_wrong { Err(format!("{:?} has to be named, not {report:?}", truth.culprit)) } else { Ok(()) }
 }

@@ -6,7 +6,8 @@
 //!
 //! Each run of a scenario has another seed. Its truth and the judgement on the report are a line of
 //! DIR/results.jsonl; a second call goes on with what is missing. Without rpd-report the truth alone is
-//! recorded, and such runs are made again once there is one.
+//! recorded, and such runs are made again once there is one. It fails if runs are missing or differ, or if a report names a wrong
+//! rank or cause.
 
 mod results;
 mod table;
@@ -16,7 +17,8 @@ use results::{Results, RunResult};
 use rpd_tests::harness::{built, repository};
 use rpd_tests::measure::machine;
 use rpd_tests::truth_real::{
-    CAUSE_SCENARIOS, Proportions, Recorder, SCENARIOS, Scenario, check_database, judge, report_findings,
+    Answer, CAUSE_SCENARIOS, Proportions, Recorder, SCENARIOS, Scenario, check_database, judge,
+    report_findings,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +69,11 @@ fn main() -> ExitCode {
     let mut results = Results::open(&folder.join("results.jsonl"));
     let is_complete = record(&arguments, &folder, &mut results);
     table::print(&results);
-    if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_wrong = |run: &RunResult| {
+        let answer = run.judgement.as_ref().map(|judged| judged.answer);
+        matches!(answer, Some(Answer::WrongName | Answer::WrongCause)) || run.difference.is_some()
+    };
+    if is_complete && !results.runs.iter().any(is_wrong) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Makes the runs that are missing. False if time was too short, or a run failed.

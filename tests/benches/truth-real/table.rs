@@ -13,9 +13,11 @@ pub(crate) fn line(run: &RunResult) -> String {
     let error = run.judgement.as_ref().and_then(|judged| judged.gain_error).filter(|_| *gain_ns > 0);
     let error = error.map(|error| error * *length_ns as f64 / *gain_ns as f64 * 100.0);
     let error = error.map_or(String::new(), |error| format!(", reported gain {error:+.1} %"));
+    let causes = run.judgement.as_ref().map_or(&[][..], |judged| &judged.causes);
+    let causes = if causes.is_empty() { String::new() } else { format!(", cause {}", causes.join(" and ")) };
     let difference = run.difference.as_ref().map_or(String::new(), |text| format!("; DIFFERS: {text}"));
     format!(
-        "{scenario} {seed}: {:.2} s, gain {:.3} s (planted {:.3}), waits {:.2} s; {judged}{error}{difference}",
+        "{scenario} {seed}: {:.2} s, gain {:.3} s (planted {:.3}), waits {:.2} s; {judged}{causes}{error}{difference}",
         seconds(length_ns),
         seconds(gain_ns),
         seconds(nominal_gain_ns),
@@ -26,13 +28,14 @@ pub(crate) fn line(run: &RunResult) -> String {
 /// Prints the table: right answers with their 95 % intervals, and errors of gains as shares of the runs.
 pub(crate) fn print(results: &Results) {
     println!(
-        "\n{:>3} {:<18} {:>4} {:>7} {:>26} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8}",
+        "\n{:>3} {:<18} {:>4} {:>7} {:>26} {:>6} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8}",
         "",
         "scenario",
         "runs",
         "differ",
         "right",
         "detail",
+        "cause",
         "wrong",
         "missed",
         "unknown",
@@ -61,10 +64,11 @@ fn print_row(number: &str, name: &str, runs: Vec<&RunResult>) {
     };
     let error = median(errors);
     println!(
-        "{number:>3} {name:<18} {:>4} {:>7} {right:>26} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8}",
+        "{number:>3} {name:<18} {:>4} {:>7} {right:>26} {:>6} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8}",
         runs.len(),
         runs.iter().filter(|run| run.difference.is_some()).count(),
         count(Answer::WrongDetail),
+        count(Answer::WrongCause),
         count(Answer::WrongName),
         count(Answer::Missed),
         count(Answer::CannotTell),

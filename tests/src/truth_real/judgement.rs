@@ -22,6 +22,8 @@ pub enum Answer {
     Right,
     /// It names the right rank with another range, steps, bound or cause.
     WrongDetail,
+    /// It names the right rank, or rightly none, with a cause that is not there.
+    WrongCause,
     /// It names another rank or node.
     WrongName,
     /// It names none, or not all.
@@ -39,6 +41,9 @@ pub struct Judgement {
     pub gain_error: Option<f64>,
     /// Whether the interval of the gain contains the true one.
     pub is_covered: Option<bool>,
+    /// The causes that it names, right or wrong.
+    #[serde(default)]
+    pub causes: Vec<String>,
 }
 
 /// Judges a report.
@@ -56,6 +61,7 @@ pub fn judge(report: &ReportFindings, truth: &Truth) -> Judgement {
         answer,
         gain_error: gain.map(|gain| (gain.ns - truth.gain_ns) as f64 / truth.length_ns as f64),
         is_covered: gain.and_then(|gain| covers(gain, truth.gain_ns)),
+        causes: named(report).filter_map(|finding| finding.cause.as_ref()?.kind.clone()).collect(),
     }
 }
 
@@ -72,10 +78,7 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
     if report.verdict == "cannot_tell" {
         return Answer::CannotTell;
     }
-    if let Some(absent) = &truth.absent_cause {
-        let is_absent = |finding: &Finding| {
-            finding.cause.as_ref().is_none_or(|cause| cause.kind.as_ref() != Some(absent))
-        };
+    if truth.absent_cause.is_some() {
         // Two ranks read from one disk, so that one may truly take longer.
         let is_true = |finding: &Finding| match (&finding.subject.ranks[..], &finding.gain) {
             ([rank], Some(gain)) => {
@@ -83,11 +86,12 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
             }
             _ => false,
         };
-        return if named(report).all(|finding| is_absent(finding) || is_true(finding)) {
-            Answer::Right
-        } else {
-            Answer::WrongName
+        let is_right = |finding: &Finding| match named_cause(finding) {
+            None => true,
+            Some("disk_wait") => is_true(finding),
+            Some(_) => false,
         };
+        return if named(report).all(is_right) { Answer::Right } else { Answer::WrongCause };
     }
     let mut named = named(report);
     let first = named.next();
@@ -113,6 +117,9 @@ fn answer(report: &ReportFindings, truth: &Truth) -> Answer {
         (Culprit::Rank(rank), Some(first)) => {
             if first.subject.ranks != [rank] || named.any(|other| other.subject.ranks != [rank]) {
                 return Answer::WrongName;
+            }
+            if named_cause(first).is_some_and(|cause| Some(cause) != truth.cause.as_deref()) {
+                return Answer::WrongCause;
             }
             right_if(has_label(first, truth) && has_phase(first, truth) && has_cause(first, truth))
         }
@@ -158,13 +165,15 @@ fn has_label(finding: &Finding, truth: &Truth) -> bool {
     finding.label.as_ref().is_some_and(|label| label.name.as_deref() == Some(&truth.label))
 }
 
-/// Whether it names the planted cause with certainty, and no cause where none is planted.
+/// Returns the key of the cause that it names.
+fn named_cause(finding: &Finding) -> Option<&str> {
+    finding.cause.as_ref()?.kind.as_deref()
+}
+
+/// Whether it names the planted cause with certainty, if there is one.
 fn has_cause(finding: &Finding, truth: &Truth) -> bool {
-    let named = finding.cause.as_ref().filter(|cause| cause.kind.is_some());
-    match &truth.cause {
-        Some(planted) => named.is_some_and(|cause| cause.is_certain && cause.kind.as_ref() == Some(planted)),
-        None => named.is_none(),
-    }
+    let Some(planted) = &truth.cause else { return true };
+    finding.cause.as_ref().is_some_and(|cause| cause.is_certain && cause.kind.as_ref() == Some(planted))
 }
 
 fn has_phase(finding: &Finding, truth: &Truth) -> bool {
@@ -231,6 +240,11 @@ mod tests {
         ReportFindings { gain_of_start_up: Some(Gain { share, ..gain }), ..report(verdict, findings) }
     }
 
+    /// A judgement without a gain and a cause.
+    fn of(answer: Answer) -> Judgement {
+        Judgement { answer, gain_error: None, is_covered: None, causes: Vec::new() }
+    }
+
     fn answer_of(culprit: Culprit, verdict: &str, findings: &[&str]) -> Answer {
         judge(&report(verdict, findings), &truth(culprit)).answer
     }
@@ -238,10 +252,7 @@ mod tests {
     #[test]
     fn the_planted_rank_with_its_range_is_right() {
         let judged = judge(&with_start_up("slow", &[RANK_1], 0.1), &truth(Culprit::Rank(1)));
-        assert_eq!(
-            judged,
-            Judgement { answer: Answer::Right, gain_error: Some(0.01), is_covered: Some(true) }
-        );
+        assert_eq!(judged, Judgement { gain_error: Some(0.01), is_covered: Some(true), ..of(Answer::Right) });
     }
 
     #[test]
@@ -257,7 +268,7 @@ mod tests {
     fn another_range_is_a_wrong_detail() {
         let other = RANK_1.replace("\"work\"", "\"update\"");
         let judged = judge(&report("slow", &[&other]), &truth(Culprit::Rank(1)));
-        assert_eq!(judged, Judgement { answer: Answer::WrongDetail, gain_error: None, is_covered: None });
+        assert_eq!(judged, of(Answer::WrongDetail));
     }
 
     #[test]
@@ -269,15 +280,16 @@ mod tests {
         };
         let certain = r#"{"kind":"disk_wait","is_certain":true}"#;
         assert_eq!(answer(Some("disk_wait"), certain), Answer::Right);
-        assert_eq!(answer(Some("cpu_wait"), certain), Answer::WrongDetail);
-        assert_eq!(answer(None, certain), Answer::WrongDetail);
+        assert_eq!(answer(Some("cpu_wait"), certain), Answer::WrongCause);
+        assert_eq!(answer(None, certain), Answer::WrongCause);
         assert_eq!(answer(Some("disk_wait"), &certain.replace("true", "false")), Answer::WrongDetail);
         let none = r#"{"kind":null,"is_certain":false}"#;
         let absent = |cause: &str| {
             let truth = Truth { absent_cause: Some("disk_wait".to_owned()), ..truth(Culprit::Nobody) };
             judge(&report("slow", &[&with(cause)]), &truth).answer
         };
-        assert_eq!([absent(none), absent(certain)], [Answer::Right, Answer::WrongName]);
+        assert_eq!([absent(none), absent(certain)], [Answer::Right, Answer::WrongCause]);
+        assert_eq!(absent(&certain.replace("disk_wait", "cpu_wait")), Answer::WrongCause);
         // By the time in reads that the program measured, the gain of 110 ns is that of reads or not.
         let with_reads = |reads_ns_by_rank: [i64; 3]| {
             let reads_ns_by_rank = reads_ns_by_rank.to_vec();
@@ -286,8 +298,8 @@ mod tests {
             judge(&report("slow", &[&with(certain)]), &truth).answer
         };
         assert_eq!(with_reads([700, 755, 600]), Answer::Right);
-        assert_eq!(with_reads([700, 750, 600]), Answer::WrongName);
-        assert_eq!(with_reads([600, 755, 750]), Answer::WrongName);
+        assert_eq!(with_reads([700, 750, 600]), Answer::WrongCause);
+        assert_eq!(with_reads([600, 755, 750]), Answer::WrongCause);
         assert_eq!(
             [answer(None, none), answer(Some("disk_wait"), none)],
             [Answer::Right, Answer::WrongDetail]
@@ -312,7 +324,7 @@ mod tests {
         let judged = judge(&report("slow", &[NODE_1]), &truth(Culprit::Node(1)));
         assert_eq!(
             judged,
-            Judgement { answer: Answer::Right, gain_error: Some(-0.01), is_covered: Some(false) }
+            Judgement { gain_error: Some(-0.01), is_covered: Some(false), ..of(Answer::Right) }
         );
         assert_eq!(answer_of(Culprit::Node(0), "slow", &[NODE_1]), Answer::WrongName);
         assert_eq!(answer_of(Culprit::Node(1), "slow", &[RANK_1]), Answer::WrongName);
@@ -329,7 +341,7 @@ mod tests {
         const FIRST: &str = r#"{"kind":"network","subject":{"hosts":["n1"]}}"#;
         let answer = |culprit, report: &ReportFindings| judge(report, &truth(culprit)).answer;
         let found = judge(&with_network("n1", &[FIRST]), &truth(Culprit::Network(1)));
-        let right = Judgement { answer: Answer::Right, gain_error: Some(0.0), is_covered: Some(true) };
+        let right = Judgement { gain_error: Some(0.0), is_covered: Some(true), ..of(Answer::Right) };
         assert_eq!(found, right);
         assert_eq!(answer(Culprit::Network(0), &with_network("n1", &[FIRST])), Answer::WrongName);
         assert_eq!(answer(Culprit::Network(1), &with_network("n1", &[])), Answer::WrongDetail);

@@ -30,8 +30,8 @@ pub struct Truth {
     /// Key of the cause that has to be named, if any has.
     #[serde(default)]
     pub cause: Option<String>,
-    /// Key of a cause that must not be named, where it is not planted. The machine itself can then make a rank longer, as
-    /// work is not slept.
+    /// Key of the cause that the program could have and that is not planted: no cause must be named. The machine itself can
+    /// then make a rank longer, as work is not slept.
     #[serde(default)]
     pub absent_cause: Option<String>,
     /// Time in reads, by rank, as the program measured it; empty, if it reads nothing.
