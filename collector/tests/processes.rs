@@ -110,6 +110,50 @@ fn without_its_parent_the_collector_stays_until_the_command_ends() {
     assert!(bench.log().contains("warning: rpd-collect was killed, "), "{}", bench.log());
 }
 
+/// Longest time that a collector stays after `rpd-collect` and the program.
+const TIME_TO_END: Duration = Duration::from_secs(5);
+
+#[test]
+fn the_collector_ends_within_five_seconds_of_the_launcher_and_the_program() {
+    /// Sends signals: to the group of the job, to `rpd-collect`, and to the program.
+    type End = fn(group: &str, launcher: u32, command: u32);
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("beats", BEATS);
+    let ends: [(&str, End); 5] = [
+        ("Ctrl-C", |group, _, _| send("-INT", group)),
+        ("scancel, or proctrack/pgid before KillWait", |group, _, _| send("-TERM", group)),
+        ("proctrack/pgid", |group, _, _| send("-KILL", group)),
+        ("both killed", |_, launcher, command| {
+            kill(launcher, 9);
+            kill(command, 9);
+        }),
+        ("the launcher killed first", |_, launcher, command| {
+            kill(launcher, 9);
+            std::thread::sleep(Duration::from_millis(300));
+            kill(command, 9);
+        }),
+    ];
+    for (what, end) in ends {
+        let _ = std::fs::remove_dir_all(bench.path("out"));
+        let mut collect = bench.collect();
+        std::os::unix::process::CommandExt::process_group(&mut collect, 0);
+        let (mut child, stdout) = ready(collect.arg("--").arg(&program).arg(bench.path("never")));
+        let Below { collector, command } = below(child.id());
+        end(&format!("-{}", child.id()), child.id(), command);
+        child.wait().unwrap();
+        until("the program has ended", || is_gone(command));
+        let ended = Instant::now();
+        until("the collector has ended", || is_gone(collector));
+        assert!(ended.elapsed() < TIME_TO_END, "{what}: {:?}", ended.elapsed());
+        drop(stdout);
+    }
+}
+
+fn send(signal: &str, group: &str) {
+    let sent = Command::new("kill").args([signal, "--", group]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {group}");
+}
+
 /// Whether a process has ended, or waits for its parent to read its status.
 fn is_gone(pid: u32) -> bool {
     !std::path::Path::new(&format!("/proc/{pid}")).exists() || is_in_state(pid, &['Z', 'X'])

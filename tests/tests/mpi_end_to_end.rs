@@ -4,10 +4,11 @@ use rpd_tests::harness::{
     Database, Job, binary, dump_difference, mpi_missing, mpirun, python, repository, rpd_merge,
     rpd_merge_mpi, skip,
 };
+use rpd_tests::measure::family;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RANKS: usize = 4;
 
@@ -134,4 +135,51 @@ fn the_exit_status_of_the_program_is_passed_through_mpirun() {
     let job = mpirun(2).arg(binary("rpd-collect")).arg("-o").arg(folder.path());
     let outcome = job.args(["--", "sh", "-c", "exit $((OMPI_COMM_WORLD_RANK * 42))"]).run();
     assert_eq!(outcome.code(), Some(42), "{outcome}");
+}
+
+/// Returns the processes of this name among some.
+fn named(name: &str, pids: &[u32]) -> Vec<u32> {
+    let has_name = |pid: &&u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        status.contains(&format!("({name})")) && !status.contains(") Z ")
+    };
+    pids.iter().filter(has_name).copied().collect()
+}
+
+/// Open MPI ends the ranks of a killed mpirun. The collectors complete their shards and end.
+#[test]
+fn collectors_end_within_five_seconds_of_the_ranks_of_a_killed_mpirun() {
+    let what = "collectors after a killed mpirun";
+    if let Some(why) = mpi_missing() {
+        return skip(what, why);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("halo");
+    let source = repository().join("tests/workloads/halo.c");
+    let _ = Job::new("mpicc").arg("-O2").arg("-o").arg(&program).arg(source).run().success();
+    let runs = folder.path().join("runs");
+    let job = mpirun(2).arg(binary("rpd-collect")).arg("-o").arg(&runs).arg("--").arg(&program);
+    let mut mpirun = job.arg("20000").start();
+    let until = |what: &str, limit: Duration, is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < limit, "waited in vain: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let all = || family(mpirun.id());
+    let has_begun = || named("halo", &all()).len() == 2 && named("rpd-collector", &all()).len() == 2;
+    until("two ranks", Duration::from_secs(60), &has_begun);
+    std::thread::sleep(Duration::from_secs(1));
+    let (ranks, collectors) = (named("halo", &all()), named("rpd-collector", &all()));
+    mpirun.kill().unwrap();
+    let _ = mpirun.wait().unwrap();
+    until("the ranks have ended", Duration::from_secs(90), &|| named("halo", &ranks).is_empty());
+    until("the collectors have ended", Duration::from_secs(5), &|| {
+        named("rpd-collector", &collectors).is_empty()
+    });
+    let database = folder.path().join("trace.db");
+    let _ = rpd_merge().arg("-o").arg(&database).arg(only_folder(&runs)).run().success();
+    let steps = Database::open(&database).rows("SELECT count(*) FROM regions WHERE name = 'update'");
+    assert!(steps[0][0].parse::<u32>().is_ok_and(|steps| steps > 2), "{steps:?}");
 }
