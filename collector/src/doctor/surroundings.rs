@@ -59,9 +59,9 @@ const COST_OF_BOOTTIME: &str = "about 57 ns a range and 67 ns an MPI call";
 /// Reports by which clock events are recorded.
 pub(super) fn event_clock(choice: Option<EventClock>) -> CheckFinding {
     match (choice, tick_source::check()) {
-        (Some(EventClock::Boottime), _) => {
-            CheckFinding::Ok(format!("events have times of CLOCK_BOOTTIME, as --clock says: {COST_OF_BOOTTIME}"))
-        }
+        (Some(EventClock::Boottime), _) => CheckFinding::Ok(format!(
+            "events have times of CLOCK_BOOTTIME, as --clock says: {COST_OF_BOOTTIME}"
+        )),
         (_, Ok(())) => {
             CheckFinding::Ok(format!("events are timed by the processor's counter: {COST_OF_TICKS}"))
         }
