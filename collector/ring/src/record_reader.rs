@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A position in a segment. It reads up to the end of what was published.
+#[derive(Clone, Copy)]
 pub(crate) struct RecordReader<'a> {
     segment: &'a [AtomicU64],
     /// Bytes since the start of the segment.
@@ -21,6 +22,12 @@ impl<'a> RecordReader<'a> {
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Continues where a copy of this reader has read to.
+    #[inline(always)]
+    pub(crate) fn set_position(&mut self, position: u64) {
+        self.position = position.min(self.end);
     }
 
     /// Reads a number of so many bytes, at most 8.
