@@ -2,7 +2,9 @@
 
 use super::collector_command::{CollectorCommand, CommandEnd};
 use super::listener::RingListener;
-use super::pause::{MAX_PAUSE_WITHOUT_WAKEUP, PAUSE_WITHOUT_RINGS, RingLook, longest_pause, next_pause};
+use super::pause::{
+    MAX_PAUSE, MAX_PAUSE_WITHOUT_WAKEUP, PAUSE_WITHOUT_RINGS, RingLook, longest_pause, next_pause,
+};
 use super::rings::{BYTES_PER_TURN, RingDrain};
 use crate::host::event_flag::EventFlag;
 use crate::host::poll::timespec;
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that rows wait for their batch to fill: a little less than the longest pause, so that each
 /// round after such a pause sends them.
-const SEND_EVERY: Duration = Duration::from_millis(450);
+const SEND_EVERY: Duration = Duration::from_millis(300);
+const _: () = assert!(SEND_EVERY.as_millis() < MAX_PAUSE.as_millis());
 /// Time between two readings of the clocks.
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Maximum number of attempts at the end to receive rings that wait for a descriptor.

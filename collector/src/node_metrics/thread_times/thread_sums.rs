@@ -60,7 +60,8 @@ impl ThreadFiles {
         self.stat.iter_mut().for_each(BoundedFile::close);
     }
 
-    /// Reads the sums, and adds a sample of the state. `None` if the thread has ended.
+    /// Reads the sums, and adds a sample of the state. `None` if the thread has ended, or the kernel does
+    /// not count.
     pub(super) fn sample(&mut self) -> Option<ThreadSums> {
         let mut buffer = [0; LINE_BYTES];
         let text = std::str::from_utf8(self.schedstat.read(&mut buffer).ok()?).ok()?;
