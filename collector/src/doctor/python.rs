@@ -19,7 +19,7 @@ const FIND_VERSION: &str = "import sys, sysconfig\nprint('version:%d.%d%s' % (*s
 /// Prefix of the answer.
 const VERSION: &str = "version:";
 
-const RATE_AND_COST: &str = "99 times a second, or more rarely where that takes 0.9 % of a core for a thread or 2 % for the node; \
+const RATE_AND_COST: &str = "99 times a second, or more rarely where that would take more than 0.9 % of a core for a thread or 2 % for the node; \
                              native functions are not seen";
 
 /// Checks whether stacks of the first of these programs that is a Python interpreter can be sampled.

@@ -40,7 +40,8 @@ impl PythonRefusal {
             return PythonRefusal::System(error.to_string());
         }
         let folder = Path::new("/proc").join(pid.to_string());
-        let owner = fs::metadata(&folder).map(|process| process.uid()).ok();
+        // The folder itself always belongs to the user of the process.
+        let owner = fs::metadata(folder.join("status")).map(|file| file.uid()).ok();
         let rights = |folder: &Path| ProcessRights::parse(&fs::read_to_string(folder.join("status")).ok()?);
         let (own, its) = (rights(Path::new("/proc/thread-self")), rights(&folder));
         let (Some(owner), Some(own), Some(its)) = (owner, own, its) else {
@@ -111,7 +112,7 @@ impl fmt::Display for PythonRefusal {
                 "{YAMA} is {level}, which forbids it; a site administrator can set kernel.yama.ptrace_scope to 0"
             ),
             PythonRefusal::NotDumpable => f.write_str(
-                "it is not dumpable: it called prctl(PR_SET_DUMPABLE), or its file is not readable or has set-user-id or capabilities",
+                "it is not dumpable: it called prctl(PR_SET_DUMPABLE), or its file has no right to be read or gives it other rights",
             ),
             PythonRefusal::MoreCapabilities => f.write_str("it has capabilities that the collector lacks"),
             PythonRefusal::OtherUser => f.write_str("it runs as another user"),
