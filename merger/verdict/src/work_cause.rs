@@ -46,7 +46,8 @@ impl WorkCause {
         likely
     }
 
-    /// Returns whether the best of the likely causes is shown by the records, which exclude all others.
+    /// Returns whether the best of the likely causes is shown by the records, and no other is likely. Others
+    /// may be not known.
     fn is_certain(likely: &[&CauseEvidence]) -> bool {
         matches!(likely, [only] if only.is_shown())
     }
