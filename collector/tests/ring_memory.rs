@@ -23,6 +23,7 @@ static void *work(void *unused) {
         roctxRangePushA("forward");
         roctxRangePop();
     }
+    close(creat("emitted", 0600));
     while (access("end", F_OK)) usleep(1000);
     return unused;
 }
@@ -160,7 +161,7 @@ fn in_a_memory_cgroup_of_32_mib_each_pair_is_counted_and_nothing_is_killed() {
             kill(found.collector, 19);
         }
         std::fs::write(bench.path("go"), "").unwrap();
-        std::thread::sleep(Duration::from_secs(3));
+        until("the program has emitted its pairs", || bench.path("emitted").exists());
         kill(found.collector, 18);
         std::fs::write(bench.path("end"), "").unwrap();
         let output = support::wait(child);
@@ -170,7 +171,7 @@ fn in_a_memory_cgroup_of_32_mib_each_pair_is_counted_and_nothing_is_killed() {
         assert_eq!(recorded + lost, PAIRS, "stopped: {is_stopped}");
         // There is no room for the 42 MB of all pairs.
         assert!(recorded > 0 && (lost > 0 || !is_stopped), "stopped: {is_stopped}, {lost} lost");
-        for name in ["go", "end"] {
+        for name in ["go", "emitted", "end"] {
             std::fs::remove_file(bench.path(name)).unwrap();
         }
         std::fs::remove_dir_all(bench.path("out")).unwrap();

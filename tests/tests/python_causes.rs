@@ -222,7 +222,7 @@ fn alone_a_slow_function_of_a_real_program_is_named_with_its_share() {
                     let is_named = place == (Some("augment"), true);
                     let file = python["file"].as_str().unwrap_or_default();
                     // The lines of the loop.
-                    let is_in_loop = python["line"].as_u64().is_some_and(|line| (22..=25).contains(&line));
+                    let is_in_loop = python["line"].as_u64().is_some_and(|line| (23..=24).contains(&line));
                     is_named
                         && file.ends_with("slow_function.py")
                         && is_in_loop

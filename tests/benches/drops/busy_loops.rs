@@ -17,7 +17,7 @@ pub(crate) struct BusyLoops {
 }
 
 impl BusyLoops {
-    pub(crate) fn start(count: usize) -> BusyLoops {
+    pub(crate) fn start(count: u64) -> BusyLoops {
         let ended = Arc::new(AtomicBool::new(false));
         let start = |_| {
             let ended = ended.clone();

@@ -35,8 +35,8 @@ struct DropsArguments {
     #[arg(long)]
     runs: Option<usize>,
     /// Busy loops beside the program
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 4])]
-    loops: Vec<usize>,
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4], value_parser = clap::value_parser!(u64).range(1..))]
+    loops: Vec<u64>,
     /// Pairs a second; 0 for full speed
     #[arg(long, value_delimiter = ',', default_values_t = [1_000_000, 5_000_000, 0])]
     rates: Vec<u64>,
@@ -76,9 +76,9 @@ fn measure(arguments: &DropsArguments) -> Result<bool, String> {
     let runs = arguments.runs.unwrap_or(if arguments.bench { 20 } else { 1 });
     let mut rates = arguments.rates.clone();
     rates.sort_unstable_by_key(|rate| if *rate == 0 { u64::MAX } else { *rate });
-    let mut best_speed = 0.0;
     let mut holds = true;
     for loops in &arguments.loops {
+        let mut best_speed = 0.0;
         let mut outcomes: Vec<Vec<RoundOutcome>> = rates.iter().map(|_| Vec::new()).collect();
         for round in 0..runs {
             for (rate, outcomes) in rates.iter().zip(&mut outcomes) {
@@ -132,7 +132,7 @@ fn repeat_until_whole(
 /// Prints what the runs of one kind lost and recorded. Returns whether the aim is met. `costs` are those of pairs, ns, with their
 /// rounds.
 fn judge(
-    loops: usize,
+    loops: u64,
     rate: u64,
     wanted: usize,
     outcomes: &[RoundOutcome],
@@ -143,12 +143,15 @@ fn judge(
         0 => format!("{loops} busy loops, full speed"),
         rate => format!("{loops} busy loops, {rate} pairs a second"),
     };
-    let whole: Vec<&RoundOutcome> =
-        outcomes.iter().filter(|one| one.outcome.has_whole_cores(best_speed)).collect();
-    let share = |one: &RoundOutcome| {
+    let cost_of = |one: &RoundOutcome| {
         let near = costs.iter().filter(|(round, _)| round.abs_diff(one.round) <= 1).map(|(_, cost)| *cost);
-        recorded_share(&one.outcome, median(near.collect()).filter(|_| rate == 0))
+        median(near.collect())
     };
+    let share = |one: &RoundOutcome| recorded_share(&one.outcome, cost_of(one).filter(|_| rate == 0));
+    let counts = |one: &&RoundOutcome| {
+        one.outcome.has_whole_cores(best_speed) && (costs.is_empty() || cost_of(one).is_some())
+    };
+    let whole: Vec<&RoundOutcome> = outcomes.iter().filter(counts).collect();
     let Some(worst) = whole.iter().min_by(|one, other| share(one).total_cmp(&share(other))) else {
         println!("{title}: NOT MEASURED: none of {} runs had whole cores", outcomes.len());
         return false;

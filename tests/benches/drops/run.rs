@@ -23,7 +23,7 @@ pub(crate) struct DropRun<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) program: &'a Path,
     /// Busy loops beside it.
-    pub(crate) loops: usize,
+    pub(crate) loops: u64,
     /// Pairs a second; 0 for as many as possible.
     pub(crate) rate: u64,
     pub(crate) seconds: f64,

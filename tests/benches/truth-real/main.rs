@@ -7,7 +7,7 @@
 //! Each run of a scenario has another seed. Its truth and the judgement on the report are a line of
 //! DIR/results.jsonl; a second call goes on with what is missing. Without rpd-report the truth alone is
 //! recorded, and such runs are made again once there is one. It fails if runs are missing or differ, or if a report names a wrong
-//! rank or cause.
+//! rank or cause. Other programs on the machine may truly take the CPU of a rank, which a report then names.
 
 mod results;
 mod table;
