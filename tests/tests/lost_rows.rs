@@ -5,7 +5,7 @@ use rpd_shard::model::{Kind, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{ProfilerLoss, ProfilerLossReason};
 use rpd_shard::{Shard, ShardWriter};
 use rpd_tests::crafted::{blocks, damage, last_block, write_rows};
-use rpd_tests::harness::{Database, RunFolder, assert_refused, losses, replaced, rpd_merge};
+use rpd_tests::harness::{Database, Job, RunFolder, assert_refused, binary, losses, replaced, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;
 use std::collections::BTreeMap;
 use std::fs;
@@ -227,6 +227,20 @@ fn a_shard_cut_between_two_blocks_is_known_to_be_unfinished() {
         assert!(ledger.as_array().unwrap().iter().any(|loss| loss["rows"].is_null()), "{ledger}");
         assert_eq!(database.metadata()["rpd.unfinished_ranks"], ["[1]"]);
     }
+}
+
+#[test]
+fn an_unfinished_shard_of_a_process_without_a_rank_is_no_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let collect = Job::new(binary("rpd-collect")).arg("-o").arg(folder.path()).args(["--run-id", "run"]);
+    let _ = collect.args(["--", "sleep", "0.3"]).run().success();
+    let shard = folder.path().join("run/rank-00000.rpdshard");
+    let bytes = fs::read(&shard).unwrap();
+    let last_row = blocks(&bytes).into_iter().rfind(|b| matches!(b.header.kind, BlockKind::Rows(_))).unwrap();
+    fs::write(&shard, &bytes[..last_row.end() as usize]).unwrap();
+    let report = Job::new(binary("rpd-report")).arg("integrity").arg(folder.path().join("run"));
+    let printed = report.run().stdout;
+    assert!(printed.contains("unfinished shard") && !printed.contains("damaged"), "{printed}");
 }
 
 #[test]

@@ -200,7 +200,10 @@ impl RingDrain {
         }
         self.warned_untraced.push(why);
         let (reason, next) = match why {
-            UntracedReason::NoMemory => ("there is no memory for its ring", "give the job more"),
+            UntracedReason::NoMemory => (
+                "--ring-memory or the job has no memory left for its ring",
+                "raise --ring-memory, or give the job more",
+            ),
             UntracedReason::FileLimit => {
                 ("`ulimit -f` allows no file as large as its ring", "raise that limit")
             }

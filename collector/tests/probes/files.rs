@@ -43,7 +43,8 @@ fn traced_job(nodes: u32) -> Option<Result<Vec<Vec<Call>>, String>> {
     assert!(!job.clocks().exists(), "nothing is left of it");
     let measured = (0..nodes).filter(|rank| !job.shard(*rank).probes.is_empty()).count();
     if measured != nodes as usize - 1 {
-        return Some(Err(format!("{measured} of {nodes} nodes measured, not all but the root")));
+        let logs: Vec<String> = (0..nodes).map(|rank| job.log(rank)).collect();
+        return Some(Err(format!("{measured} of {nodes} nodes measured, not all but the root: {logs:?}")));
     }
     Some(Ok((0..nodes).map(|rank| calls(&fs::read_to_string(trace(rank)).unwrap())).collect()))
 }

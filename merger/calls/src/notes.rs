@@ -112,7 +112,8 @@ fn lacking_processes(
     let seen: u64 = notes.iter().map(|notes| notes.missing_numbers).fold(0, u64::saturating_add);
     let are_unseen = losses.rows.values().any(|rows| rows.is_none_or(|rows| rows > seen));
     let lacks = |(process, notes): (usize, &ProcessNotes)| {
-        let is_unfinished = rank_of(process).is_some_and(|rank| losses.unfinished_ranks.contains(&rank));
+        let is_unfinished = rank_of(process)
+            .map_or(losses.has_unfinished_without_rank, |rank| losses.unfinished_ranks.contains(&rank));
         let unusable = [
             notes.without_communicator,
             notes.unknown_receive_halves,

@@ -49,6 +49,8 @@ pub(crate) struct CallLosses {
     pub(crate) missing_ranks: BTreeSet<u32>,
     /// Ranks whose collector did not finish.
     pub(crate) unfinished_ranks: BTreeSet<u32>,
+    /// A collector of a process without a rank did not finish.
+    pub(crate) has_unfinished_without_rank: bool,
 }
 
 /// Tables whose lost rows may be calls, and the name of losses of unknown tables.
@@ -67,6 +69,9 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
     let mut losses = CallLosses {
         missing_ranks: ranks("rpd.missing_ranks"),
         unfinished_ranks: ranks("rpd.unfinished_ranks"),
+        has_unfinished_without_rank: json("rpd.unfinished_ranks")
+            .as_array()
+            .is_some_and(|ranks| ranks.iter().any(Json::is_null)),
         ..CallLosses::default()
     };
     for tag in ["rpd.missing_ranks", "rpd.unfinished_ranks", "rpd.losses", "rpd.former_losses"] {

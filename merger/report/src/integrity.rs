@@ -18,10 +18,12 @@ const COLUMNS: [(&str, &str); 5] = [
     ("reason", "reason"),
 ];
 
+/// Ranks of unfinished shards; null for a process without a rank.
+const UNFINISHED_RANKS: &str = "rpd.unfinished_ranks";
 /// Lists of ranks in the metadata: tag, finding, reason, and whether the run is incomplete by it.
 const RANK_LISTS: [(&str, &str, &str, bool); 3] = [
     ("rpd.missing_ranks", "missing ranks", "no input contains them", true),
-    ("rpd.unfinished_ranks", "unfinished ranks", "their collectors did not finish", true),
+    (UNFINISHED_RANKS, "unfinished ranks", "their collectors did not finish", true),
     (
         "rpd.left_out_ranks",
         "ranks left out",
@@ -37,7 +39,7 @@ const MAX_FAULTS: usize = 5;
 const UNREADABLE_SHARDS: &str = "rpd.unreadable_shards";
 /// Metadata that say what is missing.
 const LEDGER: [&str; 5] =
-    ["rpd.missing_ranks", "rpd.unfinished_ranks", UNREADABLE_SHARDS, "rpd.losses", "rpd.former_losses"];
+    ["rpd.missing_ranks", UNFINISHED_RANKS, UNREADABLE_SHARDS, "rpd.losses", "rpd.former_losses"];
 /// Numbers in `rpd.collectives`: key, finding.
 const COLLECTIVE_COUNTS: [(&str, &str); 4] = [
     ("incomplete", "collectives not recorded of all ranks"),
@@ -217,6 +219,16 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
             found.push(Finding { finding, count, ranks, reason, is_incomplete, ..Finding::default() });
         }
     }
+    let without_rank = list(&tag(UNFINISHED_RANKS)).iter().filter(|rank| rank.is_null()).count() as u64;
+    if without_rank > 0 {
+        found.push(Finding {
+            finding: if without_rank == 1 { "unfinished shard" } else { "unfinished shards" }.to_owned(),
+            count: Some(without_rank),
+            reason: "of processes without a rank; their collectors did not finish".to_owned(),
+            is_incomplete: true,
+            ..Finding::default()
+        });
+    }
     if let Some(count @ 1..) = tag(UNREADABLE_SHARDS).as_u64() {
         let finding = if count == 1 { "unreadable input" } else { "unreadable inputs" }.to_owned();
         let reason = "left out of the merge".to_owned();
@@ -272,6 +284,8 @@ fn is_entry(name: &str, entry: &Json) -> bool {
     match name {
         "rpd.losses" => entry.is_object(),
         "rpd.former_losses" => true,
+        // That of a process without a rank.
+        UNFINISHED_RANKS if entry.is_null() => true,
         _ => entry.as_u64().is_some_and(|rank| u32::try_from(rank).is_ok()),
     }
 }
