@@ -236,8 +236,8 @@ fn an_unfinished_shard_of_a_process_without_a_rank_is_no_damage() {
     let _ = collect.args(["--", "sleep", "0.3"]).run().success();
     let shard = folder.path().join("run/rank-00000.rpdshard");
     let bytes = fs::read(&shard).unwrap();
-    let last_row = blocks(&bytes).into_iter().rfind(|b| matches!(b.header.kind, BlockKind::Rows(_))).unwrap();
-    fs::write(&shard, &bytes[..last_row.end() as usize]).unwrap();
+    let all = blocks(&bytes);
+    fs::write(&shard, &bytes[..all[all.len() / 2].offset as usize]).unwrap();
     let report = Job::new(binary("rpd-report")).arg("integrity").arg(folder.path().join("run"));
     let printed = report.run().stdout;
     assert!(printed.contains("unfinished shard") && !printed.contains("damaged"), "{printed}");
