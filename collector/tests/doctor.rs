@@ -235,3 +235,24 @@ fn the_version_of_a_python_whose_stacks_are_wanted_is_checked() {
         assert!(text.lines().any(|line| line.starts_with(expected)), "{text}");
     }
 }
+
+#[test]
+fn commands_and_sizes_that_record_nothing_are_problems() {
+    let Some(bench) = Bench::new() else { return };
+    let plain = bench.path("plain");
+    std::fs::write(&plain, "echo\n").unwrap();
+    let is_printed = |arguments: &[&str], start: &str, words: &str| {
+        let output = run(doctor(&bench).args(arguments));
+        let all = lines(&output);
+        let found = all.iter().any(|line| line.starts_with(start) && line.contains(words));
+        assert!(found, "{arguments:?}: {all:#?}");
+    };
+    let plain = plain.to_str().unwrap();
+    is_printed(&["--", plain], "problem  library", "cannot be executed");
+    is_printed(&["--ring-memory", "1", "--", "true"], "problem  memory", "is less than the 16 KiB");
+    is_printed(&["--ring-memory", "64K", "--", "true"], "note     memory", "about 4 threads");
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if matches!(yama.trim(), "" | "0") {
+        is_printed(&["--trace", "python", "--", "true"], "note     python", "is no interpreter of Python");
+    }
+}

@@ -14,6 +14,7 @@ const LOCKED: usize = 1000;
 
 /// Threads, and pairs of each thread that it emits once `go` exists. Ends once `end` exists.
 const PROGRAM: &str = r#"
+#include <fcntl.h>
 #include <sys/mman.h>
 static long pairs;
 static void *work(void *unused) {

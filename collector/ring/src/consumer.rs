@@ -247,7 +247,7 @@ impl RingConsumer {
                 }
                 break;
             }
-            let mut name_bytes = 0;
+            let (mut name_bytes, known_bytes) = (0, self.names.len());
             let mut read_one = || {
                 let time = read_time(&mut reader, first, last_time)?;
                 let slot = read_slot(&mut reader, kind)?;
@@ -257,6 +257,7 @@ impl RingConsumer {
                 Some(time)
             };
             let Some(time) = read_one() else {
+                self.names.truncate(known_bytes);
                 result = bad;
                 break;
             };

@@ -8,6 +8,7 @@ pub(crate) mod signals;
 use crate::host::bounded_read::read_at_most;
 use crate::log::{next_step, warn};
 use rpd_shard::record::ProcessExit;
+use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -95,13 +96,15 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     NOT_EXECUTABLE
 }
 
-/// Finds the file of a command as a shell does.
+/// Finds the file of a command as a shell does: files in `PATH` that may not be executed come last.
 pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.exists());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+    let files =
+        || std::env::split_paths(&path).map(|folder| folder.join(program)).filter(|path| path.is_file());
+    files().find(|file| access(file, Access::EXEC_OK).is_ok()).or_else(|| files().next())
 }
 
 /// Returns the words of the first line of a script: its interpreter and arguments. `None` for other files.

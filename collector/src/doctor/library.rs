@@ -1,10 +1,13 @@
 //! Checks the library, and the socket between it and the collector.
 
 use super::finding::CheckFinding;
+use crate::child;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
 use crate::drain::RingListener;
+use rustix::fs::{Access, access};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,7 +15,7 @@ use std::process::{Command, Stdio};
 const HARMLESS: &str = "/bin/true";
 
 /// Checks whether the library is found and loads into the command.
-pub(super) fn check(program: Option<&ProgramFile>) -> Vec<CheckFinding> {
+pub(super) fn check(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
     let library = match preload::library_of_this_process() {
         Ok(library) => library,
         Err(error) => return vec![CheckFinding::problem(error, "until then, nothing is recorded")],
@@ -25,6 +28,13 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<CheckFinding> {
             "install the library of this system",
         ),
     }];
+    if let Some(file) = command.and_then(child::find)
+        && access(&file, Access::EXEC_OK).is_err()
+    {
+        let what = format!("{} cannot be executed: permission denied", file.display());
+        findings.push(CheckFinding::problem(what, "make it executable, or give its interpreter before it"));
+        return findings;
+    }
     let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
     if let Some((what, next)) = program.and_then(ProgramFile::unseen) {
         findings.push(CheckFinding::problem(what, next));

@@ -14,11 +14,23 @@ use rustix::process::{Resource, getrlimit};
 const RING_MEMORY: Size = Size(rpd_ring::layout::DEFAULT_MEMORY_BYTES as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
+/// Rings for fewer threads than these are worth a note.
+const FEW_THREADS: u64 = 64;
+
 /// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
 pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     let wanted = options.ring_memory.unwrap_or(RING_MEMORY);
     let ring = options.ring_size.map_or(DEFAULT_RING_BYTES, |size| ring_bytes(size.as_usize()));
-    let ring = ring.min(wanted.as_usize()).max(MIN_RING_BYTES);
+    let threads = wanted.0 / MIN_SEGMENT_BYTES as u64;
+    // The first rings of threads may take a quarter more.
+    if wanted.0 + wanted.0 / 4 < MIN_SEGMENT_BYTES as u64 {
+        let what = format!(
+            "--ring-memory {wanted} is less than the {} of a thread's first ring",
+            Size(MIN_SEGMENT_BYTES as u64)
+        );
+        return vec![CheckFinding::problem(what, "nothing would be recorded; give more")];
+    }
+    let ring = ring.min(wanted.as_usize());
     let least = (HEADER_BYTES + MAX_IDENTITY_BYTES + MIN_RING_BYTES) as u64;
     let (first, most) = (Size(MIN_SEGMENT_BYTES as u64), Size(ring as u64));
     let mut findings = vec![match reserve(least) {
@@ -27,6 +39,12 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
         )),
         Err(error) => CheckFinding::problem(format!("no memory for a ring: {error}"), SMALLER),
     }];
+    if threads < FEW_THREADS {
+        findings.push(CheckFinding::Note(format!(
+            "--ring-memory {wanted} is enough for the rings of about {} threads; events of more are only counted",
+            threads.max(1)
+        )));
+    }
     let whole = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
     let usual = (HEADER_BYTES + MAX_IDENTITY_BYTES + USUAL_RING_BYTES) as u64;
     if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < whole.min(usual)) {

@@ -79,7 +79,8 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
 
     let mut report = DoctorReport::default();
     report.print("options", surroundings::variables(&warnings));
-    report.print("library", library::check(program.as_ref()));
+    report
+        .print("library", library::check(options.command.first().map(OsString::as_os_str), program.as_ref()));
     report.print("socket", library::socket(random));
     report.print("memory", memory::check(&options));
     report.print("cpus", surroundings::cpus(&options));

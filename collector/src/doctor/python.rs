@@ -4,6 +4,7 @@ use super::finding::CheckFinding;
 use super::library;
 use crate::backend::query;
 use crate::python_samples::{SUPPORTED_VERSIONS, yama_level};
+use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -40,8 +41,18 @@ pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
         _ => {}
     }
     let Some(interpreter) = interpreter_in(programs) else {
-        return CheckFinding::Ok(format!("stacks of recorded threads are sampled {RATE_AND_COST}"));
+        let Some(program) = programs.first() else {
+            return CheckFinding::Ok(format!("stacks of recorded threads are sampled {RATE_AND_COST}"));
+        };
+        return CheckFinding::Note(format!(
+            "{} is no interpreter of Python; stacks of one that it starts are sampled {RATE_AND_COST}",
+            program.display()
+        ));
     };
+    if access(interpreter, Access::READ_OK).is_err() {
+        let what = format!("{} is not readable, so that its stacks cannot be read", interpreter.display());
+        return CheckFinding::problem(what, "make the file readable (chmod +r), or use another Python");
+    }
     let script = [OsStr::new("-c"), OsStr::new(FIND_VERSION)];
     let answer = query(interpreter, &script, Path::new(".")).unwrap_or_default();
     let Some(version) = answer.lines().find_map(|line| line.strip_prefix(VERSION)) else {

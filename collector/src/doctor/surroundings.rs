@@ -117,6 +117,9 @@ pub(super) fn clocks(
     vec![CheckFinding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }
 
+/// Maximum number of MPI libraries of the system that are printed.
+const MAX_MPI_LIBRARIES: usize = 4;
+
 /// Reports whether the command uses MPI, and which library.
 pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
@@ -139,7 +142,9 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
     let mut found: Vec<String> = tools.into_iter().flatten().map(|path| path.display().to_string()).collect();
     let known = Command::new("/sbin/ldconfig").arg("-p").stdin(Stdio::null()).stderr(Stdio::null()).output();
     let known = known.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    found.extend(known.lines().filter(|line| is_mpi(line)).take(2).map(library_of));
+    // `libmpi.so` alone is a link for the linker.
+    let libraries = known.lines().filter(|line| is_mpi(line) && line.contains(".so.")).map(library_of);
+    found.extend(libraries.take(MAX_MPI_LIBRARIES));
     vec![match found.is_empty() {
         true => CheckFinding::Note(
             "none found here; MPI calls are recorded with any that the program brings".to_owned(),

@@ -112,7 +112,7 @@ impl fmt::Display for PythonRefusal {
                 "{YAMA} is {level}, which forbids it; a site administrator can set kernel.yama.ptrace_scope to 0"
             ),
             PythonRefusal::NotDumpable => f.write_str(
-                "it is not dumpable: it called prctl(PR_SET_DUMPABLE), or its file has no right to be read or gives it other rights",
+                "it is not dumpable: it called prctl(PR_SET_DUMPABLE), or its file is not readable or has set-user-id or capabilities",
             ),
             PythonRefusal::MoreCapabilities => f.write_str("it has capabilities that the collector lacks"),
             PythonRefusal::OtherUser => f.write_str("it runs as another user"),

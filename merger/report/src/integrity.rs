@@ -221,10 +221,14 @@ fn findings(run: &ReportRun) -> Vec<Finding> {
     }
     let without_rank = list(&tag(UNFINISHED_RANKS)).iter().filter(|rank| rank.is_null()).count() as u64;
     if without_rank > 0 {
+        let (finding, reason) = match without_rank {
+            1 => ("unfinished shard", "of a process without a rank; its collector did not finish"),
+            _ => ("unfinished shards", "of processes without a rank; their collectors did not finish"),
+        };
         found.push(Finding {
-            finding: if without_rank == 1 { "unfinished shard" } else { "unfinished shards" }.to_owned(),
+            finding: finding.to_owned(),
             count: Some(without_rank),
-            reason: "of processes without a rank; their collectors did not finish".to_owned(),
+            reason: reason.to_owned(),
             is_incomplete: true,
             ..Finding::default()
         });

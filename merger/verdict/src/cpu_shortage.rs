@@ -44,7 +44,7 @@ pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Cau
             return CauseEvidence::not_known(kind, why);
         }
         Err(UnknownShortage::TooShort) => {
-            let why = "waits for a CPU are recorded for less than 80 % of the steps: record longer";
+            let why = "waits for a CPU are recorded for under 80 % of the steps (record longer)";
             return CauseEvidence::not_known(kind, why);
         }
     };

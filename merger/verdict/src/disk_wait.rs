@@ -38,7 +38,8 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
         return CauseEvidence::not_known(kind, why);
     }
     let Some(waits) = DiskWait::of(found, finding) else {
-        let why = "uninterruptible waits, as for disks, are recorded for less than 80 % of the steps: record longer";
+        let why =
+            "uninterruptible waits, as for disks, are recorded for under 80 % of the steps (record longer)";
         return CauseEvidence::not_known(kind, why);
     };
     let DiskWait { named, typical, explained_error, .. } = waits;

@@ -11,18 +11,29 @@ const MAX_LINES: usize = 23;
 const MAX_LINE: usize = 120;
 /// Width of the labels.
 const LABEL_WIDTH: usize = 12;
-/// Maximum number of lines of the verdict, and of another entry.
+/// Maximum number of lines of the verdict, of a cause, and of another entry.
 const MAX_VERDICT_LINES: usize = 4;
+const MAX_CAUSE_LINES: usize = 3;
 const MAX_ENTRY_LINES: usize = 2;
+/// Maximum number of lines of all causes; beyond it, each has one.
+const MAX_LINES_OF_CAUSES: usize = 7;
 /// Maximum number of reasons why something is unavailable.
 const MAX_UNAVAILABLE: usize = 5;
 
 /// Returns the lines of the screen. As many of the reasons why something is unavailable are shown as there is room for.
 pub(super) fn screen_text(screen: &VerdictScreen, unavailable: &[Unavailable], style: TableStyle) -> String {
-    let verdict = |place: usize| if place == 0 { MAX_VERDICT_LINES } else { MAX_ENTRY_LINES };
     let mut lines: Vec<String> = Vec::new();
+    let mut room_of_causes = MAX_LINES_OF_CAUSES;
     for (place, (label, text)) in screen.lines.iter().enumerate() {
-        lines.extend(entry_lines(label, text, verdict(place), style));
+        let is_cause = *label == "cause";
+        let most = match is_cause {
+            _ if place == 0 => MAX_VERDICT_LINES,
+            true => room_of_causes.clamp(1, MAX_CAUSE_LINES),
+            false => MAX_ENTRY_LINES,
+        };
+        let entry = entry_lines(label, text, most, style);
+        room_of_causes -= if is_cause { entry.len().min(room_of_causes) } else { 0 };
+        lines.extend(entry);
     }
     let next: Vec<String> =
         screen.next.iter().flat_map(|command| entry_lines("next", &next_text(command), 1, style)).collect();
