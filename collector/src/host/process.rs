@@ -24,6 +24,12 @@ pub(crate) fn stat(pid: i32) -> Option<ProcessStat> {
     if pid > 0 { read_stat(&pid.to_string()) } else { None }
 }
 
+/// Returns whether a process has ended, also if its parent has not yet read its status.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+}
+
 /// Reads `/proc/self/stat`. Zeros if that fails.
 pub(crate) fn own_stat() -> ProcessStat {
     read_stat("self").unwrap_or_default()

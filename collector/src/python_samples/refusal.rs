@@ -1,6 +1,8 @@
 //! Why the stacks of a process cannot be read.
 
 use super::interpreter::InterpreterError;
+use super::memory::ReadError;
+use rustix::io::Errno;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -13,6 +15,8 @@ const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 /// A reason. Two equal ones are printed once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum PythonRefusal {
+    /// The process is ending.
+    Ended,
     /// The process has no interpreter.
     NoInterpreter,
     /// Yama restricts the reading of other processes, as this level.
@@ -36,6 +40,9 @@ pub(super) enum PythonRefusal {
 impl PythonRefusal {
     /// Finds out why the memory of a process cannot be opened.
     pub(super) fn of_open(pid: i32, error: &io::Error) -> PythonRefusal {
+        if is_end(error) {
+            return PythonRefusal::Ended;
+        }
         if error.kind() != io::ErrorKind::PermissionDenied {
             return PythonRefusal::System(error.to_string());
         }
@@ -72,6 +79,8 @@ impl PythonRefusal {
     pub(super) fn of_interpreter(error: InterpreterError) -> PythonRefusal {
         match error {
             InterpreterError::None => PythonRefusal::NoInterpreter,
+            InterpreterError::Read(ReadError::Ended) => PythonRefusal::Ended,
+            InterpreterError::System(error) if is_end(&error) => PythonRefusal::Ended,
             other => PythonRefusal::Interpreter(other.to_string()),
         }
     }
@@ -98,6 +107,11 @@ impl ProcessRights {
     }
 }
 
+/// Whether this is the error of the system for a process that has no memory any more.
+fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
 /// Returns the restriction of Yama; `None` if the kernel does not have it.
 pub(crate) fn yama_level() -> Option<u8> {
     fs::read_to_string(YAMA).ok()?.trim().parse().ok()
@@ -106,6 +120,7 @@ pub(crate) fn yama_level() -> Option<u8> {
 impl fmt::Display for PythonRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PythonRefusal::Ended => f.write_str("it has ended"),
             PythonRefusal::NoInterpreter => f.write_str("it has no interpreter of CPython"),
             PythonRefusal::Yama(level) => write!(
                 f,
@@ -141,6 +156,14 @@ mod tests {
         assert_eq!(ProcessRights::parse("Uid:\t1000\n"), None);
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert_eq!(ProcessRights::parse(&own).unwrap().user, rustix::process::getuid().as_raw());
+    }
+
+    #[test]
+    fn a_process_that_ends_is_not_refused() {
+        for errno in [Errno::SRCH, Errno::NOENT] {
+            assert_eq!(PythonRefusal::of_open(1, &errno.into()), PythonRefusal::Ended);
+        }
+        assert_eq!(PythonRefusal::of_interpreter(ReadError::Ended.into()), PythonRefusal::Ended);
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl SampledProcess {
             return None;
         }
         self.state = ProcessState::GivenUp;
-        Some(refused)
+        (refused != PythonRefusal::Ended && !process::has_ended(self.pid)).then_some(refused)
     }
 
     /// Samples all threads.
