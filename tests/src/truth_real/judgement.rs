@@ -166,7 +166,8 @@ fn has_wrong_cause(finding: &Finding, truth: &Truth) -> bool {
     };
     let is_true_wait =
         || finding.gain.as_ref().is_some_and(|gain| has_longer_reads(&finding.subject.ranks, gain));
-    !is_planted && !(kind == "disk_wait" && is_true_wait())
+    let is_right = is_planted || kind == "disk_wait" && is_true_wait();
+    !is_right
 }
 
 /// Whether it names the planted cause with certainty, if there is one.
