@@ -251,8 +251,7 @@ fn commands_and_sizes_that_record_nothing_are_problems() {
     is_printed(&["--", plain], "problem  library", "cannot be executed");
     is_printed(&["--ring-memory", "1", "--", "true"], "problem  memory", "is less than the 16 KiB");
     is_printed(&["--ring-memory", "64K", "--", "true"], "note     memory", "about 4 threads");
-    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    if matches!(yama.trim(), "" | "0") {
+    if !support::yama_restricts() {
         is_printed(&["--trace", "python", "--", "true"], "note     python", "is no interpreter of Python");
     }
 }

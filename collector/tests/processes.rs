@@ -116,10 +116,10 @@ const TIME_TO_END: Duration = Duration::from_secs(5);
 #[test]
 fn the_collector_ends_within_five_seconds_of_the_launcher_and_the_program() {
     /// Sends signals: to the group of the job, to `rpd-collect`, and to the program.
-    type End = fn(group: &str, launcher: u32, command: u32);
+    type JobEnding = fn(group: &str, launcher: u32, command: u32);
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("beats", BEATS);
-    let ends: [(&str, End); 5] = [
+    let ends: [(&str, JobEnding); 5] = [
         ("Ctrl-C", |group, _, _| send("-INT", group)),
         ("scancel, or proctrack/pgid before KillWait", |group, _, _| send("-TERM", group)),
         ("proctrack/pgid", |group, _, _| send("-KILL", group)),

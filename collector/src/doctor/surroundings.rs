@@ -52,7 +52,7 @@ pub(super) fn launcher(identity: &SessionIdentity) -> Vec<CheckFinding> {
     vec![CheckFinding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
 }
 
-/// What events cost by either clock, by `ci/bench overhead` on an EPYC of the fourth generation.
+/// Cost of events with each clock, measured by `ci/bench overhead` on an EPYC of the fourth generation.
 const COST_OF_TICKS: &str = "about 26 ns a range and 41 ns an MPI call";
 const COST_OF_BOOTTIME: &str = "about 57 ns a range and 67 ns an MPI call";
 

@@ -213,6 +213,12 @@ pub(crate) fn until(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
+/// Whether the Yama security module restricts the reading of other processes.
+pub(crate) fn yama_restricts() -> bool {
+    let level = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    !matches!(level.trim(), "" | "0")
+}
+
 /// The exit code, or minus the signal.
 pub(crate) fn exit_code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| -output.status.signal().unwrap())
