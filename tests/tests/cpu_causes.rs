@@ -102,7 +102,13 @@ fn alone_a_quota_and_a_shared_core_are_named_as_the_reason() {
     let (found, text) = run_it("together", Path::new("none"));
     let crowded = &found["crowded_cpus"];
     assert_eq!((&crowded[0]["cpus"], &crowded[0]["ranks"]), (&json!("0"), &json!([0, 1])), "{text}");
-    assert!(text.contains("CPUs ranks 0-1 on ") && text.contains(" may run on CPU 0 only"), "{text}");
+    let is_named =
+        |text: &str| text.contains("CPUs ranks 0-1 on ") && text.contains(" may run on CPU 0 only");
+    assert!(is_named(&text), "{text}");
+    let database = folder.path().join("together.db");
+    let merge = rpd_merge().arg("-o").arg(&database).arg(folder.path().join("together"));
+    let summary = merge.run().success().stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(is_named(&summary), "{summary}");
     let Some(group) = HalfCpu::make() else {
         return skip("quotas in real programs", "no cgroup can be made here");
     };

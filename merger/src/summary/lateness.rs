@@ -79,6 +79,7 @@ impl MergeReport {
     pub(super) fn lateness_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         lines.extend(self.verdict.as_ref().map(|verdict| ("late", verdict.headline().to_owned())));
+        lines.extend(self.verdict.iter().flat_map(RunVerdict::crowded_cpu_lines));
         let Some(lateness) = &self.lateness else { return lines };
         lines.push(("waiting", lateness_line(lateness, &self.late_ranks)));
         lines.extend(lateness.start_up.as_ref().and_then(start_up_line).map(|line| ("start-up", line)));

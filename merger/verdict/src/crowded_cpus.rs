@@ -3,20 +3,27 @@
 use crate::analysed_run::AnalysedRun;
 use crate::names::{process_of, short};
 use rpd_console::wording::rank_ranges;
-use serde_json::{Value as Json, json};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of a CPU.
 const MAX_CPU: u32 = 1 << 16;
 /// Maximum number of CPUs of all lists of a node that are compared.
-const MAX_LISTED: usize = 1 << 20;
+const MAX_LISTED: usize = 1 << 18;
+/// Maximum number of ranks of all sets of CPUs.
+const MAX_RANKS: usize = 1 << 20;
+/// Maximum number of lines.
+const MAX_PRINTED: usize = 3;
+/// Maximum number of sets for machines.
+const MAX_STORED: usize = 64;
 
-/// CPUs of a node, and the ranks that may run on no others.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// CPUs of a node, and the ranks that may run on no others. Its form as JSON is that of the verdict.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct CrowdedCpus {
     host: String,
     /// The list as `0,4-7`.
     cpus: String,
+    /// Number of CPUs in the list.
     count: usize,
     pub(crate) ranks: Vec<u32>,
 }
@@ -36,10 +43,11 @@ impl CrowdedCpus {
                 ranks.entry(rank).or_insert(&cpus.allowed);
             }
         }
-        of_nodes.into_values().flat_map(|(host, ranks)| crowded_on(&host, &ranks)).collect()
+        let mut room = MAX_RANKS;
+        of_nodes.into_values().flat_map(|(host, ranks)| crowded_on(&host, &ranks, &mut room)).collect()
     }
 
-    /// Describes them: `ranks 0-1 on gpu001 share CPU 4`.
+    /// Describes them: `ranks 0-1 on gpu001 may run on CPU 4 only`.
     pub(crate) fn text(&self) -> String {
         let CrowdedCpus { host, cpus, count, ranks } = self;
         let (ranks, host) = (rank_ranges(ranks), short(host));
@@ -49,14 +57,19 @@ impl CrowdedCpus {
         }
     }
 
-    /// Returns them for machines.
-    pub(crate) fn json(&self) -> Json {
-        json!({ "host": self.host, "cpus": self.cpus, "ranks": self.ranks })
+    /// Returns those that are printed for machines.
+    pub(crate) fn stored(crowded: &[CrowdedCpus]) -> &[CrowdedCpus] {
+        crowded.get(..MAX_STORED).unwrap_or(crowded)
+    }
+
+    /// Returns label and text of each line about them.
+    pub(crate) fn lines(crowded: &[CrowdedCpus]) -> impl Iterator<Item = (&'static str, String)> {
+        crowded.iter().take(MAX_PRINTED).map(|crowded| ("CPUs", crowded.text()))
     }
 }
 
-/// Finds the sets on a node, from the list of CPUs of each rank.
-fn crowded_on(host: &str, ranks: &BTreeMap<u32, &str>) -> Vec<CrowdedCpus> {
+/// Finds the sets on a node, from the list of CPUs of each rank. There is `room` for so many ranks in all sets.
+fn crowded_on(host: &str, ranks: &BTreeMap<u32, &str>, room: &mut usize) -> Vec<CrowdedCpus> {
     let mut lists: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     let mut listed = 0;
     for text in ranks.values() {
@@ -70,15 +83,19 @@ fn crowded_on(host: &str, ranks: &BTreeMap<u32, &str>) -> Vec<CrowdedCpus> {
         }
     }
     let mut found: Vec<CrowdedCpus> = Vec::new();
+    let mut known: BTreeSet<u32> = BTreeSet::new();
     let mut by_size: Vec<(&str, &BTreeSet<u32>)> = lists.iter().map(|(text, cpus)| (*text, cpus)).collect();
     by_size.sort_by_key(|(text, cpus)| (cpus.len(), cpus.first().copied(), *text));
     for (text, cpus) in by_size {
-        let is_inside = |of_rank: &&str| lists.get(*of_rank).is_some_and(|inner| inner.is_subset(cpus));
+        let inner: BTreeSet<&str> =
+            lists.iter().filter(|(_, inner)| inner.is_subset(cpus)).map(|(text, _)| *text).collect();
         let inside: Vec<u32> =
-            ranks.iter().filter(|(_, text)| is_inside(text)).map(|(rank, _)| *rank).collect();
+            ranks.iter().filter(|(_, text)| inner.contains(*text)).map(|(rank, _)| *rank).collect();
         // A larger set with the same ranks is no further fact.
-        let is_known = inside.iter().all(|rank| found.iter().any(|known| known.ranks.contains(rank)));
-        if inside.len() > cpus.len() && !is_known {
+        if inside.len() > cpus.len() && !inside.iter().all(|rank| known.contains(rank)) {
+            let Some(rest) = room.checked_sub(inside.len()) else { break };
+            *room = rest;
+            known.extend(&inside);
             found.push(CrowdedCpus {
                 host: host.to_owned(),
                 cpus: text.to_owned(),
@@ -109,8 +126,20 @@ mod tests {
     use super::*;
 
     fn texts(ranks: &[&'static str]) -> Vec<String> {
-        let ranks = (0..).zip(ranks.iter().copied()).collect();
-        crowded_on("n1", &ranks).iter().map(CrowdedCpus::text).collect()
+        let (ranks, mut room) = ((0..).zip(ranks.iter().copied()).collect(), MAX_RANKS);
+        crowded_on("n1", &ranks, &mut room).iter().map(CrowdedCpus::text).collect()
+    }
+
+    #[test]
+    fn few_sets_are_found_in_many_lists() {
+        let lists: Vec<String> = (1..2000).map(|last| format!("0-{last}")).collect();
+        let ranks = (0..20_000u32).map(|rank| (rank, "0"));
+        let ranks = ranks.chain((20_000..).zip(lists.iter().map(String::as_str))).collect();
+        // Lists of more CPUs in all than are compared.
+        let mut room = 100_000;
+        assert_eq!(crowded_on("n1", &ranks, &mut room), []);
+        let ranks = ranks.into_iter().filter(|(rank, _)| *rank < 20_400).collect();
+        assert_eq!(crowded_on("n1", &ranks, &mut room).len(), 4, "each has 20,000 ranks or a few more");
     }
 
     #[test]

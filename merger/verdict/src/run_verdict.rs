@@ -1,12 +1,13 @@
 //! The verdict on a run as it is stored, and printed in one line.
 
 use crate::analysed_run::{AnalysedRun, AnalysisOptions};
+use crate::crowded_cpus::CrowdedCpus;
 use crate::cut::cut_texts;
 use crate::verdict::verdict_lines;
 use crate::why_not::{NO_COMMUNICATORS, limit_reason};
 use rpd_calls::{MissingCalls, RunCalls};
 use rpd_graph::DiagnosisLimit;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json, json};
 
@@ -28,7 +29,7 @@ impl RunVerdict {
     pub fn of(found: &AnalysedRun<'_>) -> RunVerdict {
         let verdict = RunVerdict::of_object(verdict_lines(found).json);
         if verdict.object.len() > MAX_BYTES {
-            return RunVerdict::not_analysed("the names of hosts and GPUs are too long");
+            return RunVerdict::not_analysed("the verdict would be longer than 1 MiB");
         }
         verdict
     }
@@ -85,6 +86,17 @@ impl RunVerdict {
         &self.headline
     }
 
+    /// Returns label and text of each line about CPUs that more ranks share than there are CPUs.
+    pub fn crowded_cpu_lines(&self) -> Vec<(&'static str, String)> {
+        #[derive(Deserialize, Default)]
+        struct StoredCpus {
+            #[serde(default)]
+            crowded_cpus: Vec<CrowdedCpus>,
+        }
+        let stored: StoredCpus = serde_json::from_str(&self.object).unwrap_or_default();
+        CrowdedCpus::lines(&stored.crowded_cpus).collect()
+    }
+
     /// Returns the JSON object.
     pub fn object(&self) -> &str {
         &self.object
@@ -109,6 +121,22 @@ mod tests {
             assert_eq!(RunVerdict::parse(verdict.object()).unwrap(), verdict);
             assert_eq!(serde_json::to_string(&verdict).unwrap(), verdict.object);
         }
+    }
+
+    #[test]
+    fn crowded_cpus_have_lines() {
+        let stored = |crowded: &str| {
+            let text = format!(r#"{{"verdict":"slow","headline":"a","crowded_cpus":{crowded}}}"#);
+            RunVerdict::parse(&text).unwrap().crowded_cpu_lines()
+        };
+        let one = r#"{"host":"n1","cpus":"0-1","count":2,"ranks":[0,1,2]}"#;
+        let line = ("CPUs", "ranks 0-2 on n1 may run on the 2 CPUs 0-1 only".to_owned());
+        assert_eq!(stored(&format!("[{one}]")), [line.clone()]);
+        assert_eq!(stored(&format!("[{one},{one},{one},{one}]")), vec![line; 3]);
+        for damaged in ["[]", "null", "[{}]", "7"] {
+            assert_eq!(stored(damaged), []);
+        }
+        assert_eq!(RunVerdict::not_analysed("a").crowded_cpu_lines(), []);
     }
 
     #[test]

@@ -24,8 +24,6 @@ const MIN_REPORTED: f64 = 0.01;
 /// A rank is named for the time before or after the steps if it works longer than the next one by at least this share of
 /// the gain.
 const MIN_NAMED_SHARE: f64 = 0.8;
-/// Maximum number of sets of CPUs that are described.
-const MAX_CROWDED: usize = 3;
 /// Maximum number of lines about a hang.
 const MAX_HANG_LINES: usize = 3;
 /// Maximum number of functions that are named in which ranks waited.
@@ -88,7 +86,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
     let efficiency = found.efficiency.filter(|_| is_whole);
     let gpu_efficiency = found.gpu_efficiency.filter(|_| is_whole);
     let crowded = CrowdedCpus::find(found);
-    lines.extend(crowded.iter().take(MAX_CROWDED).map(|crowded| ("CPUs", crowded.text())));
+    lines.extend(CrowdedCpus::lines(&crowded));
     lines.extend(time_lines(found));
     lines.extend(efficiency.and_then(efficiency_text).map(|text| ("efficiency", text)));
     lines.extend(gpu_efficiency.and_then(efficiency_text).map(|text| ("of GPUs", text)));
@@ -118,7 +116,7 @@ pub fn verdict_lines(found: &AnalysedRun<'_>) -> VerdictLines {
         json.insert(key.to_owned(), gain);
     }
     json.insert("network".to_owned(), network.map_or(Json::Null, |network| network.json(estimate)));
-    json.insert("crowded_cpus".to_owned(), crowded.iter().map(CrowdedCpus::json).collect());
+    json.insert("crowded_cpus".to_owned(), json!(CrowdedCpus::stored(&crowded)));
     json.insert("efficiency".to_owned(), efficiency.map_or(Json::Null, efficiency_json));
     json.insert("gpu_efficiency".to_owned(), gpu_efficiency.map_or(Json::Null, efficiency_json));
     json.insert("steps".to_owned(), steps_json(found));
