@@ -3,6 +3,7 @@
 use crate::backend::start;
 use crate::command_line::{CollectOptions, LoadedOptions, TABLE, command_alone};
 use crate::host::cpus;
+use crate::launcher::{LauncherEnvironment, ranks_of_node};
 use crate::log::warn;
 use crate::session::{self, CommandSession};
 use crate::{child, doctor};
@@ -39,7 +40,7 @@ pub fn run(arguments: &[OsString]) -> ! {
     options.check().unwrap_or_else(|error| refuse(&error));
     let placement = cpus::placement(options.collector_cpus.as_ref(), settings.origin(cpus::OPTION))
         .unwrap_or_else(|error| refuse(&format_args!("--{}: {error}", cpus::OPTION)));
-    warnings.extend(cpus::crowding());
+    warnings.extend(cpus::crowding(ranks_of_node(&LauncherEnvironment::of_this_process())));
     let session = match CommandSession::prepare(&options, placement, warnings) {
         Ok(session) => session,
         Err(error) => session::run_unrecorded(&options, &error),

@@ -7,7 +7,7 @@ use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::{CollectOptions, EventClock};
 use crate::host::{cpus, tick_source};
-use crate::launcher::{LauncherEnvironment, is_on_one_node};
+use crate::launcher::{LauncherEnvironment, is_on_one_node, ranks_of_node};
 use crate::node_metrics::{amd_devices, waits_are_counted, why_not_followed};
 use crate::session::SessionIdentity;
 use std::ffi::OsStr;
@@ -22,8 +22,11 @@ pub(super) fn variables(warnings: &[String]) -> Vec<CheckFinding> {
 }
 
 /// Reports where the command and the collector run.
-pub(super) fn cpus(options: &CollectOptions) -> Vec<CheckFinding> {
-    let crowding = cpus::crowding().map(|line| {
+pub(super) fn cpus(options: &CollectOptions, environment: &LauncherEnvironment) -> Vec<CheckFinding> {
+    let crowding = cpus::crowding(ranks_of_node(environment)).map(|line| {
+        if let Some(note) = line.strip_prefix("note: ") {
+            return CheckFinding::Note(note.to_owned());
+        }
         let (what, next) = line.rsplit_once("; ").unwrap_or((&line, "bind each rank to CPUs of its own"));
         CheckFinding::problem(what.trim_start_matches("warning: "), next)
     });

@@ -179,21 +179,34 @@ impl NodeCpus {
         CpuPlacement { cpus: None, line: Some(line) }
     }
 
-    /// Returns a warning if more ranks are bound to the CPUs of this one than there are. Ranks that may run on every CPU of
-    /// the job are not bound.
-    fn crowding(&self) -> Option<String> {
+    /// Returns a warning if more ranks are bound to the CPUs of this one than there are, or a note if this node has more ranks
+    /// than CPUs that the job may use. Ranks that may run on every CPU of the job are not bound.
+    fn crowding(&self, ranks_of_node: Option<u32>) -> Option<String> {
         let is_inside =
             |sibling: &&BoundSibling| sibling.is_rank && sibling.cpus.without(&self.own).0.is_empty();
-        let ranks = 1 + self.siblings.iter().filter(is_inside).count();
-        let (count, own) = (self.own.0.len(), &self.own);
-        let is_bound = !self.allowed.without(own).0.is_empty();
-        (is_bound && ranks > count).then(|| {
-            let s = if count == 1 { "" } else { "s" };
-            format!(
-                "warning: {ranks} ranks are bound to CPU{s} {own}, so that they take turns; bind each rank to CPUs of its own \
+        let bound = 1 + self.siblings.iter().filter(is_inside).count();
+        let (own, allowed) = (&self.own, &self.allowed);
+        if !allowed.without(own).0.is_empty() && bound > own.0.len() {
+            let s = if own.0.len() == 1 { "" } else { "s" };
+            return Some(format!(
+                "warning: {bound} ranks are bound to CPU{s} {own}, so that they take turns; bind each rank to CPUs of its own \
                  (mpirun --bind-to core, srun --cpu-bind=cores)"
-            )
-        })
+            ));
+        }
+        // A cpuset for each rank allows others other CPUs.
+        let has_own_cpuset = |sibling: &BoundSibling| !sibling.cpus.without(allowed).0.is_empty();
+        if allowed.0.is_empty() || self.siblings.iter().any(has_own_cpuset) {
+            return None;
+        }
+        let ranks = ranks_of_node.filter(|ranks| *ranks as usize > allowed.0.len())?;
+        let cpus = match allowed.0.len() {
+            1 => format!("CPU {allowed}"),
+            count => format!("the {count} CPUs {allowed}"),
+        };
+        Some(format!(
+            "note: this node has {ranks} ranks, but the cpuset of this rank has only {cpus}, so that ranks which share it take \
+             turns; start fewer ranks per node, or request a CPU for each (srun --ntasks-per-node, --cpus-per-task)"
+        ))
     }
 
     fn on(&self, list: &CpuList) -> Result<CpuPlacement, NotAllowedError> {
@@ -259,9 +272,10 @@ pub(crate) fn cpus_of_thread(pid: i32, tid: i32) -> Option<CpuList> {
     status.lines().find_map(|line| line.strip_prefix(ALLOWED))?.parse().ok()
 }
 
-/// Returns a warning if more ranks of this node are bound to the CPUs of this one than there are.
-pub(crate) fn crowding() -> Option<String> {
-    NodeCpus::of_this_process()?.crowding()
+/// Returns a warning if more ranks of this node are bound to the CPUs of this one than there are, or a note if `ranks_of_node`
+/// ranks are more than the CPUs that the job may use here.
+pub(crate) fn crowding(ranks_of_node: Option<u32>) -> Option<String> {
+    NodeCpus::of_this_process()?.crowding(ranks_of_node)
 }
 
 /// Applies the option of a call, which comes from `origin`. A list that was typed must be possible; one from
@@ -315,17 +329,34 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_are_bound_to_too_few_cpus_are_counted() {
-        for (allowed, own, siblings, ranks) in [
-            ("0-7", "0", &["0", "1"][..], Some("2 ranks are bound to CPU 0,")),
-            ("0-7", "0-1", &["0", "1", "2"], Some("3 ranks are bound to CPUs 0-1,")),
-            ("0-7", "0-1", &["0", "1-2", "2"], None),
-            ("0-7", "0-7", &["0", "1", "0-6", "0-6", "1", "1", "1", "1", "1"], None),
-            ("0", "0", &[], None),
+    fn ranks_that_have_too_few_cpus_are_counted() {
+        let of_node = "this node has 3 ranks, but the cpuset of this rank has only the 2 CPUs 0-1,";
+        for (allowed, own, siblings, ranks_of_node, ranks) in [
+            ("0-7", "0", &["0", "1"][..], Some(3), Some("2 ranks are bound to CPU 0,")),
+            ("0-7", "0-1", &["0", "1", "2"], None, Some("3 ranks are bound to CPUs 0-1,")),
+            ("0-7", "0-1", &["0", "1-2", "2"], Some(4), None),
+            ("0-7", "0-7", &["0", "1", "0-6", "0-6", "1", "1", "1", "1", "1"], None, None),
+            ("0", "0", &[], None, None),
+            ("0", "0", &[], Some(1), None),
+            (
+                "0",
+                "0",
+                &[],
+                Some(2),
+                Some("this node has 2 ranks, but the cpuset of this rank has only CPU 0,"),
+            ),
+            ("0-1", "0-1", &[], Some(2), None),
+            ("0-1", "0-1", &[], Some(3), Some(of_node)),
+            ("0-1", "0", &["1"], Some(3), Some(of_node)),
+            ("0-1", "0-1", &["2-3", "4-5"], Some(3), None),
+            ("", "", &[], Some(3), None),
         ] {
             let siblings = siblings.iter().map(|text| bound(text)).collect();
-            let node = NodeCpus { allowed: list(allowed), own: list(own), siblings };
-            match (node.crowding(), ranks) {
+            let [allowed, own] =
+                [allowed, own].map(|text| if text.is_empty() { CpuList::default() } else { list(text) });
+            let node = NodeCpus { allowed, own, siblings };
+            let own = &node.own;
+            match (node.crowding(ranks_of_node), ranks) {
                 (None, None) => {}
                 (Some(line), Some(ranks)) => assert!(line.contains(ranks), "{line}"),
                 other => panic!("{own}: {other:?}"),
@@ -333,7 +364,7 @@ mod tests {
         }
         let other = BoundSibling { is_rank: false, ..bound("0") };
         let node = NodeCpus { allowed: list("0-7"), own: list("0"), siblings: vec![other] };
-        assert_eq!(node.crowding(), None, "another program of the launcher");
+        assert_eq!(node.crowding(None), None, "another program of the launcher");
     }
 
     #[test]

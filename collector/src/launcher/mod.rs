@@ -64,14 +64,39 @@ const RANKS_OF_NODE: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
 /// Variable with the numbers of ranks of all nodes, as `8(x4),2`.
 const RANKS_OF_NODES: &str = "SLURM_STEP_TASKS_PER_NODE";
+/// Variable with the place of this node in that list.
+const NODE_OF_STEP: &str = "SLURM_NODEID";
 
-/// Returns the number of ranks on this node, or under Slurm the maximum of all nodes; `None` if the launcher does not say.
+/// Returns the number of ranks on this node; `None` if the launcher does not say.
 pub(crate) fn ranks_of_node(environment: &LauncherEnvironment) -> Option<u32> {
     let of_slurm = || {
-        let counts = environment.get(RANKS_OF_NODES)?.split(',');
-        counts.filter_map(|count| count.split('(').next()?.trim().parse().ok()).max()
+        let node = environment.number(NODE_OF_STEP)?;
+        let mut last = 0u32;
+        for (ranks, nodes) in slurm_counts(environment)? {
+            last = last.saturating_add(nodes);
+            if node < last {
+                return Some(ranks);
+            }
+        }
+        None
     };
     RANKS_OF_NODE.iter().find_map(|name| environment.number(name)).or_else(of_slurm)
+}
+
+/// Returns the number of ranks on this node, or the maximum of all nodes; `None` if the launcher says neither.
+pub(crate) fn most_ranks_of_node(environment: &LauncherEnvironment) -> Option<u32> {
+    let of_nodes = || slurm_counts(environment)?.into_iter().map(|(ranks, _)| ranks).max();
+    ranks_of_node(environment).or_else(of_nodes)
+}
+
+/// Returns numbers of ranks, each with the number of successive nodes that have so many. `None` if Slurm does not say, or in
+/// another way.
+fn slurm_counts(environment: &LauncherEnvironment) -> Option<Vec<(u32, u32)>> {
+    let count = |part: &str| {
+        let (ranks, nodes) = part.trim().split_once("(x").unwrap_or((part.trim(), "1"));
+        Some((ranks.parse().ok()?, nodes.trim_end_matches(')').parse().ok()?))
+    };
+    environment.get(RANKS_OF_NODES)?.split(',').map(count).collect()
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LauncherEnvironment {
@@ -83,6 +108,31 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LauncherEnvironm
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launchers_report_how_many_ranks_the_node_has() {
+        for (variables, expected) in [
+            ("", None),
+            ("SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8(x?),2", None),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE=3 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1", Some(3)),
+            ("SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8(x4),2", Some(8)),
+            ("SLURM_NODEID=3 SLURM_STEP_TASKS_PER_NODE=8(x4),2", Some(8)),
+            ("SLURM_NODEID=4 SLURM_STEP_TASKS_PER_NODE=8(x4),2", Some(2)),
+            ("SLURM_NODEID=5 SLURM_STEP_TASKS_PER_NODE=8(x4),2", None),
+            ("SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=8(x4294967295),2(x4294967295)", Some(8)),
+            ("SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8(x", None),
+            ("SLURM_STEP_TASKS_PER_NODE=8(x4),2", None),
+        ] {
+            let environment: LauncherEnvironment =
+                variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
+            assert_eq!(ranks_of_node(&environment), expected, "{variables}");
+            if expected.is_some() {
+                assert_eq!(most_ranks_of_node(&environment), expected, "{variables}");
+            }
+        }
+        let environment = [("SLURM_STEP_TASKS_PER_NODE", "2,8(x4)")].into_iter().collect();
+        assert_eq!(most_ranks_of_node(&environment), Some(8));
+    }
 
     #[test]
     fn launchers_report_whether_there_are_other_nodes() {

@@ -6,7 +6,7 @@ use crate::clock_probe::{ProbeAgent, ProbeConfig};
 use crate::drain::{RecordedThreads, RingCollector, RingListener};
 use crate::host::machine;
 use crate::launcher::{
-    LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node, ranks_of_node,
+    LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node, most_ranks_of_node,
 };
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::node_metrics::{SystemConfig, SystemSampler};
@@ -130,7 +130,7 @@ fn start_python(start: &StartMessage, threads: &RecordedThreads, side: SideOutpu
     if !start.python || !start.is_recorded() {
         return None;
     }
-    let ranks = ranks_of_node(&LauncherEnvironment::of_this_process()).unwrap_or(1);
+    let ranks = most_ranks_of_node(&LauncherEnvironment::of_this_process()).unwrap_or(1);
     let started = PythonSampler::start(threads.clone(), ranks, side);
     started
         .inspect_err(|error| {
