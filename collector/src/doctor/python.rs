@@ -5,6 +5,7 @@ use super::library;
 use crate::backend::query;
 use crate::python_samples::{SUPPORTED_VERSIONS, yama_level};
 use rustix::fs::{Access, access};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -24,22 +25,41 @@ const RATE_AND_COST: &str = "99 times a second, or more rarely where that would 
                              native functions are not seen";
 
 /// Checks whether stacks of the first of these programs that is a Python interpreter can be sampled.
-pub(super) fn samples_of(programs: &[&Path]) -> CheckFinding {
-    let next = "record without `python` in --trace, or ask the administrator of the site";
-    match yama_level() {
-        Some(level @ 2..) => {
-            let what = format!("kernel.yama.ptrace_scope is {level}, so that no stacks can be read");
-            return CheckFinding::problem(what, next);
-        }
-        Some(1) => {
-            return CheckFinding::Note(
-                "stacks are sampled by permission of the program (PR_SET_PTRACER), as kernel.yama.ptrace_scope is 1; this was \
-                 never tried on such a system"
-                    .to_owned(),
-            );
-        }
-        _ => {}
+pub(super) fn samples_of(programs: &[&Path]) -> Vec<CheckFinding> {
+    match yama_finding(yama_level(), may_trace()) {
+        Some(problem @ CheckFinding::Problem { .. }) => vec![problem],
+        note => note.into_iter().chain([samples_of_interpreter(programs)]).collect(),
     }
+}
+
+/// Returns whether this process has CAP_SYS_PTRACE.
+fn may_trace() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+}
+
+/// Reports what a level of Yama allows a process that has CAP_SYS_PTRACE, or lacks it.
+fn yama_finding(level: Option<u8>, may_trace: bool) -> Option<CheckFinding> {
+    match level? {
+        0 => None,
+        1 => Some(CheckFinding::Note(
+            "stacks are sampled by permission of the program (PR_SET_PTRACER), as kernel.yama.ptrace_scope is 1; this was never \
+             tried on such a system"
+                .to_owned(),
+        )),
+        2 if may_trace => Some(CheckFinding::Note(
+            "stacks are sampled by CAP_SYS_PTRACE, as kernel.yama.ptrace_scope is 2; this was never tried on such a system"
+                .to_owned(),
+        )),
+        level => {
+            let what = format!("kernel.yama.ptrace_scope is {level}, so that no stacks can be read");
+            let next = "record without `python` in --trace, or ask the administrator of the site";
+            Some(CheckFinding::problem(what, next))
+        }
+    }
+}
+
+/// Checks the first of these programs that is a Python interpreter.
+fn samples_of_interpreter(programs: &[&Path]) -> CheckFinding {
     let Some(interpreter) = interpreter_in(programs) else {
         let Some(program) = programs.first() else {
             return CheckFinding::Ok(format!("stacks of recorded threads are sampled {RATE_AND_COST}"));
@@ -97,4 +117,25 @@ pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<CheckFinding> 
     }
     let library = super::surroundings::library_of(line);
     Some(CheckFinding::Ok(format!("mpi4py of {name} ({module}) loads {library}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_of_yama_has_its_words() {
+        for (level, may_trace, is_problem) in [
+            (None, false, None),
+            (Some(0), false, None),
+            (Some(1), false, Some(false)),
+            (Some(2), false, Some(true)),
+            (Some(2), true, Some(false)),
+            (Some(3), true, Some(true)),
+        ] {
+            let found = yama_finding(level, may_trace);
+            let found = found.map(|finding| matches!(finding, CheckFinding::Problem { .. }));
+            assert_eq!(found, is_problem, "{level:?}");
+        }
+    }
 }

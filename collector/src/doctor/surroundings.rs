@@ -157,18 +157,16 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
 }
 
 /// Reports whether Python stacks can be sampled, if they are wanted.
-pub(super) fn python_samples(
-    options: &CollectOptions,
-    program: Option<&ProgramFile>,
-) -> Option<CheckFinding> {
-    options.recorded_alone().python.then(|| {
-        let command = options.command.first().and_then(|command| child::find(command));
-        let programs = match program {
-            Some(ProgramFile::Dynamic { path, .. }) => programs_of(command.as_deref(), path),
-            _ => Vec::new(),
-        };
-        python::samples_of(&programs)
-    })
+pub(super) fn python_samples(options: &CollectOptions, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
+    if !options.recorded_alone().python {
+        return Vec::new();
+    }
+    let command = options.command.first().and_then(|command| child::find(command));
+    let programs = match program {
+        Some(ProgramFile::Dynamic { path, .. }) => programs_of(command.as_deref(), path),
+        _ => Vec::new(),
+    };
+    python::samples_of(&programs)
 }
 
 /// Returns the command before its interpreter, since it may be a script that selects a Python.
