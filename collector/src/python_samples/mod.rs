@@ -240,9 +240,12 @@ impl PythonSamples {
             return;
         }
         self.sent = now;
-        self.add_losses();
         match self.output.try_send(OutputBatch::of(std::mem::take(&mut self.pending))) {
-            Ok(()) => self.pending_bytes = 0,
+            Ok(()) => {
+                self.pending_bytes = 0;
+                // They go with the next batch: one that is not sent must not grow.
+                self.add_losses();
+            }
             Err(batch) => self.pending = batch.items,
         }
     }
