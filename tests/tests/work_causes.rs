@@ -46,7 +46,7 @@ fn a_slow_gpu_without_clocks_is_named_with_what_would_record_them() {
     let text = screen(&run);
     for part in [
         "cause a slower GPU is likely: its kernels take 10",
-        " % of the time of those of other GPUs (median by name); this explains ",
+        " % of the time of those of other GPUs (median, weighted by work); this explains ",
         "; its clock is not recorded for most steps (rpd-collect --trace system)",
     ] {
         assert!(text.contains(part), "{part}: {text}");

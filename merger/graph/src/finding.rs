@@ -42,6 +42,8 @@ pub struct JobFinding {
     pub typical_ns: f64,
     /// By how much all work of these threads in all steps is longer than is typical, ns.
     pub excess_ns: i64,
+    /// The part of it that is work of streams of GPUs, ns.
+    excess_of_streams_ns: i64,
     /// What the job would gain if the work took as long as is typical.
     pub gain: WhatIfGain,
     /// Whether the gain is an upper limit, because one or two ranks alone do this work.
@@ -71,6 +73,19 @@ impl StepWork {
     /// Returns by how much the work is longer than is typical, ns.
     pub fn excess_ns(&self) -> f64 {
         self.step_ns - self.typical_ns
+    }
+}
+
+impl JobFinding {
+    /// Returns by how much the work of the threads without streams is longer than is typical, ns; `None` if it is not.
+    pub fn excess_of_threads_ns(&self) -> Option<f64> {
+        let ns = self.excess_ns.saturating_sub(self.excess_of_streams_ns);
+        (ns > 0).then_some(ns as f64)
+    }
+
+    /// Returns by how much the work of the streams is longer than is typical, ns; `None` if it is not.
+    pub fn excess_of_streams_ns(&self) -> Option<f64> {
+        (self.excess_of_streams_ns > 0).then_some(self.excess_of_streams_ns as f64)
     }
 }
 
@@ -109,9 +124,16 @@ impl WaitAnalysis<'_> {
         let of_all: i64 = (0..SLOTS).map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
         let rare = (0..SLOTS).filter(|slot| !table.is_compared(*slot));
         let of_rare: i64 = rare.map(|slot| excess(slot).max(0)).fold(0, i64::saturating_add);
-        let of_block =
-            |block: usize| -> Option<i64> { named.iter().map(|t| table.excess_ns(*t as usize, block)).sum() };
-        let excess_ns = table.step_blocks().filter_map(of_block).fold(0, i64::saturating_add);
+        let of_timelines = |timelines: &[u32], block: usize| -> Option<i64> {
+            timelines.iter().map(|t| table.excess_ns(*t as usize, block)).sum()
+        };
+        let of_block = |block: usize| of_timelines(named, block);
+        let is_stream = |timeline: &u32| self.graph.job.timelines[*timeline as usize].is_stream;
+        let streams: Vec<u32> = named.iter().copied().filter(is_stream).collect();
+        let compared = || table.step_blocks().filter(|block| of_block(*block).is_some());
+        let excess_of = |timelines: &[u32]| {
+            compared().filter_map(|block| of_timelines(timelines, block)).fold(0, i64::saturating_add)
+        };
         let by_step = StepExcess::new(table.step_blocks().map(of_block), false);
         let mut cost = DelayCost::default();
         named.iter().for_each(|timeline| cost.add(costs.of_timeline(*timeline as usize)));
@@ -122,7 +144,8 @@ impl WaitAnalysis<'_> {
             typical_ns: in_a_step(
                 cells().map(|(timeline, block)| table.typical_ns(timeline, block, slot)).sum(),
             ),
-            excess_ns,
+            excess_ns: excess_of(named),
+            excess_of_streams_ns: excess_of(&streams),
             gain,
             is_at_most: of_rare > of_all / 2,
             is_exclusive: table.holders[slot] == 1 && !table.is_compared(slot),

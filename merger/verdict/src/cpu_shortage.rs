@@ -30,8 +30,37 @@ struct CpuShortage {
 enum UnknownShortage {
     /// No thread of the run has it recorded.
     NotRecorded,
+    /// It is not recorded of the named threads.
+    NotOfNamed,
+    /// It is recorded of no other thread for most of the steps.
+    NotOfOthers,
     /// It is recorded for too small a part of the steps.
     TooShort,
+    /// All work of the named threads together is not longer than that of others, but that of their GPUs is.
+    NoLongerWork,
+}
+
+impl UnknownShortage {
+    /// Returns a clause with the reason, and how to record it.
+    fn text(self) -> &'static str {
+        match self {
+            UnknownShortage::NotRecorded => {
+                "waits for a CPU are not recorded (rpd-collect --trace system, on by default; the run must last some seconds)"
+            }
+            UnknownShortage::NotOfNamed => {
+                "waits for a CPU are not recorded for all threads of the finding (record longer)"
+            }
+            UnknownShortage::NotOfOthers => {
+                "waits for a CPU are recorded for under 80 % of the steps of every other rank (record longer)"
+            }
+            UnknownShortage::TooShort => {
+                "waits for a CPU are recorded for under 80 % of the steps (record longer)"
+            }
+            UnknownShortage::NoLongerWork => {
+                "whether there is a lack of CPU, as all work of the threads together is not longer than that of others"
+            }
+        }
+    }
 }
 
 /// Returns the evidence on a lack of CPU.
@@ -39,14 +68,7 @@ pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Cau
     let kind = CauseKind::CpuWait;
     let shortage = match CpuShortage::of(found, finding) {
         Ok(shortage) => shortage,
-        Err(UnknownShortage::NotRecorded) => {
-            let why = "waits for a CPU are not recorded (rpd-collect --trace system)";
-            return CauseEvidence::not_known(kind, why);
-        }
-        Err(UnknownShortage::TooShort) => {
-            let why = "waits for a CPU are recorded for under 80 % of the steps (record longer)";
-            return CauseEvidence::not_known(kind, why);
-        }
+        Err(unknown) => return CauseEvidence::not_known(kind, unknown.text()),
     };
     let CpuShortage { share, typical_share, explained, throttled } = shortage;
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
@@ -72,27 +94,37 @@ impl CpuShortage {
         let job = &found.calls.job;
         let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
         let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
+        let excess_ns = finding.excess_of_threads_ns().ok_or(UnknownShortage::NoLongerWork)?;
         let (mut waited_ns, mut known_ns, mut lost_ns) = (0.0, 0.0, 0.0);
-        let mut others: Vec<f64> = (0..job.timelines.len() as u32)
-            .filter(|other| is_thread(other) && !named.contains(other))
-            .filter_map(|other| wait_in_steps(found, other).map(|wait| wait.share()))
-            .collect();
+        let others =
+            (0..job.timelines.len() as u32).filter(|other| is_thread(other) && !named.contains(other));
+        let has_others = others.clone().next().is_some();
+        let mut others: Vec<f64> =
+            others.filter_map(|other| wait_in_steps(found, other).map(|wait| wait.share())).collect();
+        if has_others && others.is_empty() {
+            return Err(UnknownShortage::NotOfOthers);
+        }
         others.sort_by(f64::total_cmp);
         let typical_share = others.get(others.len().saturating_sub(1) / 2).copied();
         for timeline in &named {
+            let is_recorded =
+                found.calls.cpus.get(*timeline as usize).is_some_and(|cpus| !cpus.waits.is_empty());
+            if !is_recorded {
+                return Err(UnknownShortage::NotOfNamed);
+            }
             let wait = wait_in_steps(found, *timeline).ok_or(UnknownShortage::TooShort)?;
             waited_ns += wait.waited_ns;
             known_ns += wait.known_ns;
             // The waiting is assumed to be spread evenly over work and calls; only its part in work makes work longer.
             lost_ns += wait.work_ns * lost_share(wait.share(), typical_share.unwrap_or(0.0));
         }
-        if known_ns == 0.0 || finding.excess_ns <= 0 {
+        if known_ns == 0.0 {
             return Err(UnknownShortage::TooShort);
         }
         Ok(CpuShortage {
             share: waited_ns / known_ns,
             typical_share,
-            explained: lost_ns / finding.excess_ns as f64,
+            explained: lost_ns / excess_ns,
             throttled: named
                 .iter()
                 .filter_map(|timeline| throttled_in_steps(found, *timeline))

@@ -20,8 +20,44 @@ struct DiskWait {
     /// Share of the excess of the work that the difference explains.
     explained: f64,
     explained_error: f64,
-    /// The same if the named threads were in such waits all the time of their calls for files, which is not work.
+    /// The same as `explained` if the named threads were in such waits all the time of their calls for files or GPUs, which is
+    /// not work.
     explained_outside_calls: f64,
+    /// The same if the other threads were, and the named ones were not.
+    explained_without_calls_of_others: f64,
+}
+
+/// Why it is not known how much of the longer work these waits explain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum UnknownWaits {
+    /// The states of a named thread were not sampled.
+    NotOfNamed,
+    /// They were sampled of no other thread for most of the steps.
+    NotOfOthers,
+    /// They were sampled for too small a part of the steps.
+    TooShort,
+    /// All work of the named threads together is not longer than that of others, but that of their GPUs is.
+    NoLongerWork,
+}
+
+impl UnknownWaits {
+    /// Returns a clause with the reason, and how to record it.
+    fn text(self) -> &'static str {
+        match self {
+            UnknownWaits::NotOfNamed => {
+                "uninterruptible waits, as for disks, are not recorded for all threads of the finding (a collector samples 16 at most)"
+            }
+            UnknownWaits::NotOfOthers => {
+                "uninterruptible waits, as for disks, are recorded for under 80 % of the steps of every other rank (record longer)"
+            }
+            UnknownWaits::TooShort => {
+                "uninterruptible waits, as for disks, are recorded for under 80 % of the steps (record longer)"
+            }
+            UnknownWaits::NoLongerWork => {
+                "whether uninterruptible waits, as for disks, explain it, as all work of the threads together is not longer than that of others"
+            }
+        }
+    }
 }
 
 /// Returns the evidence on uninterruptible waits.
@@ -37,10 +73,9 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
         };
         return CauseEvidence::not_known(kind, why);
     }
-    let Some(waits) = DiskWait::of(found, finding) else {
-        let why =
-            "uninterruptible waits, as for disks, are recorded for under 80 % of the steps (record longer)";
-        return CauseEvidence::not_known(kind, why);
+    let waits = match DiskWait::of(found, finding) {
+        Ok(waits) => waits,
+        Err(unknown) => return CauseEvidence::not_known(kind, unknown.text()),
     };
     let DiskWait { named, typical, explained_error, .. } = waits;
     let of_steps = || format!("{} ({}) of the steps", percent(named.share), points(named.error));
@@ -53,13 +88,13 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     }
     if waits.may_be_in_calls() {
         let why = format!(
-            "whether uninterruptible waits, as for disks, explain it, as they may be in calls of MPI for files, which are no \
-             work: they take {}",
+            "whether uninterruptible waits, as for disks, explain it, as they may be in calls of MPI for files or in calls for \
+             GPUs, which are no work: they take {}",
             of_steps()
         );
         return CauseEvidence::not_known(kind, why);
     }
-    // Calls for files are left out of what is named.
+    // Such calls are left out of what is named.
     let explained =
         if waits.explained < MIN_LIKELY { waits.explained } else { waits.explained_outside_calls };
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
@@ -155,20 +190,39 @@ fn disk_wait_share(blocked: f64, disk_samples: f64, sleep_samples: f64, samples:
 }
 
 impl DiskWait {
-    /// Examines a finding. `None` if the waits of its threads are known for too small a part of the steps.
-    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Option<DiskWait> {
+    /// Examines a finding.
+    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<DiskWait, UnknownWaits> {
         let job = &found.calls.job;
+        let excess_ns = finding.excess_of_threads_ns().ok_or(UnknownWaits::NoLongerWork)?;
         let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
         let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
-        let mut others: Vec<SampledShare> = (0..job.timelines.len() as u32)
-            .filter(|other| is_thread(other) && !named.contains(other))
-            .filter_map(|other| share_in_steps(found, other).map(|(share, _)| share))
+        let is_sampled = |timeline: &u32| {
+            found.calls.cpus.get(*timeline as usize).is_some_and(|cpus| !cpus.blocked.is_empty())
+        };
+        if named.is_empty() || !named.iter().all(is_sampled) {
+            return Err(UnknownWaits::NotOfNamed);
+        }
+        let others =
+            (0..job.timelines.len() as u32).filter(|other| is_thread(other) && !named.contains(other));
+        let has_others = others.clone().next().is_some();
+        // Each with its share outside of calls that may wait for a disk themselves.
+        let mut others: Vec<(SampledShare, f64)> = others
+            .filter_map(|other| {
+                let (share, length_ns) = share_in_steps(found, other)?;
+                Some((share, (share.share - waiting_calls_ns(found, other) / length_ns).max(0.0)))
+            })
             .collect();
-        others.sort_by(|one, other| one.share.total_cmp(&other.share));
-        let typical = others.get(others.len().saturating_sub(1) / 2).copied();
+        if has_others && others.is_empty() {
+            return Err(UnknownWaits::NotOfOthers);
+        }
+        let middle = others.len().saturating_sub(1) / 2;
+        others.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let typical_outside_calls = others.get(middle).map_or(0.0, |(_, outside_calls)| *outside_calls);
+        others.sort_by(|one, other| one.0.share.total_cmp(&other.0.share));
+        let typical = others.get(middle).map(|(share, _)| *share);
         let shares: Option<Vec<(SampledShare, f64)>> =
             named.iter().map(|timeline| share_in_steps(found, *timeline)).collect();
-        let shares = shares.filter(|shares| !shares.is_empty() && finding.excess_ns > 0)?;
+        let shares = shares.ok_or(UnknownWaits::TooShort)?;
         let all_ns: f64 = shares.iter().map(|(_, length_ns)| length_ns).sum();
         let mean = |of: fn(SampledShare) -> f64| -> f64 {
             shares.iter().map(|(share, length_ns)| of(*share) * length_ns).sum::<f64>() / all_ns
@@ -176,24 +230,28 @@ impl DiskWait {
         let named = SampledShare { share: mean(|share| share.share), error: mean(|share| share.error) };
         let (typical_share, typical_error) =
             typical.map_or((0.0, 0.0), |typical| (typical.share, typical.error));
-        // Unlike a wait for a CPU, such a wait belongs to work, if not to calls for files: others poll, or sleep until a
-        // message comes.
-        let lost = |share: f64| share * all_ns / finding.excess_ns as f64;
+        // Unlike a wait for a CPU, such a wait belongs to work, if not to calls for files or GPUs: others poll, or sleep until
+        // a message comes.
+        let lost = |share: f64| share * all_ns / excess_ns;
         let timelines = finding.subject.timelines().iter().filter(|timeline| is_thread(timeline));
-        let in_calls_ns: f64 = timelines.map(|timeline| file_calls_ns(found, *timeline)).sum();
+        let in_calls_ns: f64 = timelines.map(|timeline| waiting_calls_ns(found, *timeline)).sum();
         let longer = (named.share - typical_share).max(0.0);
-        Some(DiskWait {
+        Ok(DiskWait {
             named,
             typical,
             explained: lost(longer),
             explained_error: lost(named.error.hypot(typical_error)),
             explained_outside_calls: lost((longer - in_calls_ns / all_ns).max(0.0)),
+            explained_without_calls_of_others: lost((named.share - typical_outside_calls).max(0.0)),
         })
     }
 
-    /// Returns whether these waits explain most of the longer work, but not without those that calls for files may have.
+    /// Returns whether calls for files or GPUs decide whether these waits explain most of the longer work.
     fn may_be_in_calls(&self) -> bool {
-        self.explained >= MIN_LIKELY && self.explained_outside_calls < MIN_LIKELY
+        match self.explained >= MIN_LIKELY {
+            true => self.explained_outside_calls < MIN_LIKELY,
+            false => self.explained_without_calls_of_others >= MIN_LIKELY,
+        }
     }
 
     /// Returns whether the samples show that the waits explain most of the longer work, or that they do not.
@@ -203,16 +261,17 @@ impl DiskWait {
     }
 }
 
-/// Returns the duration of the calls of MPI for files of a thread in the steps, ns.
-fn file_calls_ns(found: &AnalysedRun<'_>, timeline: u32) -> f64 {
+/// Returns the duration of the calls of a thread in the steps in which it may be in uninterruptible waits, ns: those of MPI for
+/// files, and those to drivers of GPUs.
+fn waiting_calls_ns(found: &AnalysedRun<'_>, timeline: u32) -> f64 {
     let own = &found.calls.job.timelines[timeline as usize];
-    let is_for_files = |label: u32| {
+    let may_wait = |label: u32| {
         let label = found.calls.labels.get(label as usize);
-        matches!(label, Some(CallLabel::Function(name)) if name.starts_with("MPI_File_"))
+        matches!(label, Some(CallLabel::Function(name)) if name.starts_with("MPI_File_") || !name.starts_with("MPI_"))
     };
     let calls = found.analysis.calls_in_steps(timeline as usize, 0..found.calls.job.steps);
     let calls = own.calls.get(calls).unwrap_or_default();
-    calls.iter().filter(|call| is_for_files(call.label)).map(|call| call.duration_ns as f64).sum()
+    calls.iter().filter(|call| may_wait(call.label)).map(|call| call.duration_ns as f64).sum()
 }
 
 /// Returns the share of the waits of a thread in the time of the steps, and that time, ns; `None` if it is known for too
@@ -286,9 +345,16 @@ mod tests {
     fn a_cause_is_decided_if_the_samples_are_enough() {
         let of = |explained, explained_error| {
             let named = SampledShare { share: 0.1, error: 0.01 };
-            let explained_outside_calls = explained;
-            DiskWait { named, typical: None, explained, explained_error, explained_outside_calls }
-                .is_decided()
+            let [explained_outside_calls, explained_without_calls_of_others] = [explained; 2];
+            DiskWait {
+                named,
+                typical: None,
+                explained,
+                explained_error,
+                explained_outside_calls,
+                explained_without_calls_of_others,
+            }
+            .is_decided()
         };
         assert_eq!([of(0.9, 0.2), of(0.1, 0.1)], [true, true]);
         assert_eq!([of(0.4, 0.2), of(0.6, 0.7)], [false, false]);

@@ -27,14 +27,16 @@ const MIN_KNOWN: f64 = 0.8;
 /// How much slower the kernels of the named GPUs are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct KernelSlowdown {
-    /// Number of kernels, by name.
+    /// Number of kernels, by name, whose ratio is near the median ratio.
     kernels: usize,
-    /// Median of the ratios of their mean durations to those of other GPUs.
+    /// Median of the ratios of their mean durations to those of other GPUs, each with the weight of its work.
     ratio: f64,
     /// Interquartile range of these.
     range: f64,
     /// Duration of these kernels in the steps, ns.
     work_ns: f64,
+    /// By how much those of them that take longer do so, ns.
+    slower_ns: f64,
     /// Whether the sizes of all of them are known.
     has_sizes: bool,
 }
@@ -43,13 +45,19 @@ impl KernelSlowdown {
     fn of(comparison: &AmountComparison) -> Option<KernelSlowdown> {
         let counts = |one: &&ComparedAmount| one.work_share >= MIN_WORK_SHARE;
         let counted: Vec<&ComparedAmount> = comparison.compared.iter().filter(counts).collect();
-        let mut ratios: Vec<f64> = counted.iter().map(|one| one.slowness()).collect();
-        ratios.sort_by(f64::total_cmp);
-        let kernels = counted.iter().map(|one| one.label).collect::<BTreeSet<u32>>().len();
-        let range = quantile(&ratios, 0.75)? - quantile(&ratios, 0.25)?;
-        let work_ns = counted.iter().map(|one| one.own.ns).sum();
-        let has_sizes = counted.iter().all(|one| one.size_ratio.is_some());
-        Some(KernelSlowdown { kernels, ratio: quantile(&ratios, 0.5)?, range, work_ns, has_sizes })
+        let mut ratios: Vec<(f64, f64)> = counted.iter().map(|one| (one.slowness(), one.own.ns)).collect();
+        ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let ratio = quantile(&ratios, 0.5)?;
+        let is_near = |one: &&&ComparedAmount| (one.slowness() - ratio).abs() < MAX_RANGE / 2.0 * ratio;
+        let near = counted.iter().filter(is_near);
+        Some(KernelSlowdown {
+            kernels: near.map(|one| one.label).collect::<BTreeSet<u32>>().len(),
+            ratio,
+            range: quantile(&ratios, 0.75)? - quantile(&ratios, 0.25)?,
+            work_ns: counted.iter().map(|one| one.own.ns).sum(),
+            slower_ns: counted.iter().map(|one| one.own.ns * (1.0 - 1.0 / one.slowness().max(1.0))).sum(),
+            has_sizes: counted.iter().all(|one| one.size_ratio.is_some()),
+        })
     }
 
     /// Returns the time by which the work is longer, if all of it takes so many times as long, ns.
@@ -58,11 +66,16 @@ impl KernelSlowdown {
     }
 }
 
-/// Returns a quantile of figures, which ascend; between two of them by their distance. `None` if there are none.
-fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
-    let place = share * ascending.len().checked_sub(1)? as f64;
-    let (low, high) = (ascending.get(place.floor() as usize)?, ascending.get(place.ceil() as usize)?);
-    Some(low + (high - low) * place.fract())
+/// Returns a quantile of figures with weights, which ascend: the least figure that, with all before it, has this share of the
+/// weight. `None` if there are none.
+fn quantile(ascending: &[(f64, f64)], share: f64) -> Option<f64> {
+    let least = share * ascending.iter().map(|(_, weight)| weight).sum::<f64>();
+    let mut sum = 0.0;
+    let reaches = ascending.iter().find(|(_, weight)| {
+        sum += weight;
+        sum >= least
+    });
+    reaches.or(ascending.last()).map(|(figure, _)| *figure)
 }
 
 /// Examines whether the GPUs of the named ranks are slower. `None` if the finding is not about kernels and copies that other
@@ -80,7 +93,10 @@ pub(crate) fn gpu_speed_evidence(
         return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
     }
     comparison.compared.iter().find(|one| one.label == label)?;
-    let excess_ns = (finding.excess_ns > 0).then_some(finding.excess_ns as f64)?;
+    let Some(excess_ns) = finding.excess_of_streams_ns() else {
+        let why = "whether the GPU is slower, as its work in all is not longer than that of other GPUs";
+        return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
+    };
     let slowness = KernelSlowdown::of(comparison)?;
     let other_work: f64 =
         comparison.compared.iter().map(|one| one.by_number_ns().abs() + one.by_size_ns().abs()).sum();
@@ -94,6 +110,15 @@ pub(crate) fn gpu_speed_evidence(
     if !are_same {
         let why =
             "whether the GPU is slower, as other GPUs have other kernels, or another number or size of them";
+        return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
+    }
+    let is_by_some = slowness.slower_ns >= excess_ns * MIN_LIKELY
+        && slowness.longer_ns(slowness.ratio) < excess_ns * MIN_LIKELY;
+    if is_by_some {
+        let why = format!(
+            "whether the GPU is slower, as only some of {} take so much longer than those of other GPUs",
+            slower.kernels()
+        );
         return Some(CauseEvidence::not_known(CauseKind::GpuSlower, why));
     }
     if !is_alike {
@@ -127,7 +152,8 @@ impl GpuSpeed {
     fn by_clock(&self, figures: Result<ComparedFigures, &str>) -> CauseEvidence {
         let share = self.slowness.longer_ns(self.slowness.ratio) / self.excess_ns;
         let (kernels, ratio) = (self.kernels(), percent(self.slowness.ratio));
-        let slower = format!("{kernels} take {ratio} of the time of those of other GPUs (median by name)");
+        let slower =
+            format!("{kernels} take {ratio} of the time of those of other GPUs (median, weighted by work)");
         let by = |[named, typical]: [GpuClock; 2], of: fn(&GpuClock) -> f64| {
             self.slowness.longer_ns(of(&typical) / of(&named)) / self.excess_ns
         };
@@ -158,12 +184,13 @@ impl GpuSpeed {
             Some(by_clock) => (CauseKind::GpuNotClock, share - by_clock),
             None => (CauseKind::GpuSlower, share),
         };
-        let explained = match self.slowness.kernels < MIN_KERNELS && kind != CauseKind::GpuClock {
-            true => Err(format!(
-                "whether the GPU is slower, as it has less than {MIN_KERNELS} kernels to compare"
-            )),
-            false => Ok(ExplainedShare { share, error: None }),
-        };
+        let explained =
+            match share >= MIN_LIKELY && self.slowness.kernels < MIN_KERNELS && kind != CauseKind::GpuClock {
+                true => Err(format!(
+                    "whether the GPU is slower, as fewer than {MIN_KERNELS} of its kernels are slower alike"
+                )),
+                false => Ok(ExplainedShare { share, error: None }),
+            };
         let mut reason = match figures {
             Err(why) => format!("; {why}"),
             Ok((figures, ..)) => figures.text(),
@@ -317,11 +344,42 @@ fn busy_ns(found: &AnalysedRun<'_>, timeline: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::work_amounts::LabelAmount;
+
+    /// Slowdown of kernels, each of a duration of its own and a ratio.
+    fn slowdown(kernels: &[(f64, f64)]) -> KernelSlowdown {
+        let all_ns: f64 = kernels.iter().map(|(ns, _)| ns).sum();
+        let of = |(label, (ns, ratio)): (u32, &(f64, f64))| {
+            let own = LabelAmount { count: 10.0, ns: *ns, size: Some(10.0) };
+            ComparedAmount::of_kernels(label, own, 10.0, ns / 10.0 / ratio, ns / all_ns)
+        };
+        let compared = (0..).zip(kernels).map(of).collect();
+        KernelSlowdown::of(&AmountComparison { compared, incomparable_ns: 0.0 }).unwrap()
+    }
+
+    #[test]
+    fn kernels_count_by_their_work() {
+        // A lower clock slows what computes, which is most of the work, and not the many kernels that load.
+        let mut kernels = vec![(200.0, 1.2); 3];
+        kernels.extend([(15.0, 1.0); 10]);
+        let found = slowdown(&kernels);
+        assert_eq!((found.ratio, found.kernels), (1.2, 3));
+        assert!(found.range.abs() < 1e-9 && (found.slower_ns - 100.0).abs() < 1e-6, "{found:?}");
+        // One kernel alone may take longer by its data, whatever its work.
+        let found = slowdown(&[(900.0, 1.5), (40.0, 1.0), (30.0, 1.0), (30.0, 1.0)]);
+        assert_eq!((found.ratio, found.kernels), (1.5, 1));
+        let found = slowdown(&[(300.0, 2.0), (400.0, 1.0), (300.0, 1.0)]);
+        assert_eq!((found.ratio, found.kernels), (1.0, 2));
+        assert!((found.slower_ns - 150.0).abs() < 1e-6, "{found:?}");
+    }
 
     fn speed(kernels: usize, ratio: f64) -> GpuSpeed {
-        let slowness = KernelSlowdown { kernels, ratio, range: 0.01, work_ns: 1_000.0, has_sizes: true };
-        GpuSpeed { slowness, excess_ns: 1_000.0 * (1.0 - 1.0 / ratio), is_one: true }
+        let slower_ns = 1_000.0 * (1.0 - 1.0 / ratio);
+        let slowness =
+            KernelSlowdown { kernels, ratio, range: 0.01, work_ns: 1_000.0, slower_ns, has_sizes: true };
+        GpuSpeed { slowness, excess_ns: slower_ns, is_one: true }
     }
 
     /// Figures of GPUs that always work.
@@ -348,7 +406,7 @@ mod tests {
         // A clock that is lower than the kernels are slower explains no more than they are.
         assert_eq!(found([1_000.0, 2_000.0]), (CauseKind::GpuClock, 100));
         let text = speed(5, 1.25).by_clock(figures([1_600.0, 2_000.0])).naming_text(true);
-        let expected = "a lower clock of the GPU: its kernels take 125 % of the time of those of other GPUs (median by name), at \
+        let expected = "a lower clock of the GPU: its kernels take 125 % of the time of those of other GPUs (median, weighted by work), at \
                         a shader clock of 1600 MHz, other GPUs 2000 MHz; this explains 100 % of the longer work; power 500 W of \
                         at most 750 W, of other GPUs 500 W of at most 800 W";
         assert_eq!(text, expected);
@@ -387,12 +445,11 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_between_figures() {
+    fn quantiles_go_by_the_weights() {
         assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[7.0], 0.25), Some(7.0));
-        assert_eq!(
-            [0.25, 0.5, 0.75].map(|share| quantile(&[1.0, 2.0, 4.0], share)),
-            [Some(1.5), Some(2.0), Some(3.0)]
-        );
+        assert_eq!(quantile(&[(7.0, 3.0)], 0.25), Some(7.0));
+        let of = |figures: &[(f64, f64)]| [0.25, 0.5, 0.75].map(|share| quantile(figures, share).unwrap());
+        assert_eq!(of(&[(1.0, 2.0), (2.0, 2.0), (4.0, 2.0)]), [1.0, 2.0, 4.0]);
+        assert_eq!(of(&[(1.0, 1.0), (2.0, 18.0), (9.0, 1.0)]), [2.0; 3]);
     }
 }

@@ -32,7 +32,16 @@ pub(crate) fn more_work_evidence(
     let sum = |part: fn(&ComparedAmount) -> f64, compared: &[ComparedAmount]| -> f64 {
         compared.iter().map(part).sum()
     };
-    let excess_ns = (finding.excess_ns > 0).then_some(finding.excess_ns as f64)?;
+    let excess_ns = match found.calls.labels.get(finding.label? as usize)? {
+        CallLabel::GpuWork(_) => finding.excess_of_streams_ns(),
+        _ => finding.excess_of_threads_ns(),
+    };
+    let Some(excess_ns) = excess_ns else {
+        return Some(CauseEvidence::not_known(
+            kind,
+            "whether there is more work, as all work together is not longer",
+        ));
+    };
     let by_number = sum(ComparedAmount::by_number_ns, &comparison.compared) / excess_ns;
     let by_size = sum(ComparedAmount::by_size_ns, &comparison.compared) / excess_ns;
     let share = (sum(ComparedAmount::explained_ns, &comparison.compared) / excess_ns).max(0.0);

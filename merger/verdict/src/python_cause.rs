@@ -70,37 +70,22 @@ impl PythonFindings {
                 |timeline: &u32| process_of(found.calls, *timeline).is_some_and(|process| process.is_python);
             return PythonEvidence::NotRecorded { is_python: named.iter().any(is_python) }.alone();
         }
-        let threads = 0..job.timelines.len() as u32;
-        let threads: Vec<(u32, LabelSamples)> = threads
-            .into_par_iter()
-            .filter(is_thread)
-            .map(|timeline| (timeline, label_samples(found, timeline, label)))
-            .filter(|(_, samples)| samples.work_ns > 0.0)
-            .collect();
-        let longest = threads.iter().map(|(_, samples)| samples.work_ns).fold(0.0, f64::max);
-        let (named, mut others): (Vec<_>, Vec<_>) =
-            threads.into_iter().partition(|(timeline, _)| named.contains(timeline));
-        others.retain(|(_, samples)| samples.work_ns >= longest * MIN_COMPARED);
-        let sampled = |threads: Vec<(u32, LabelSamples)>| -> Vec<LabelSamples> {
-            threads.into_iter().map(|(_, samples)| samples).filter(|samples| samples.count > 0).collect()
-        };
-        let has_others = !others.is_empty();
-        let others = sampled(others);
-        if has_others && others.is_empty() {
+        let Some((of_named, of_others)) = compared_samples(found, &named, &|work| work == label) else {
             return PythonEvidence::OthersNotRecorded.alone();
-        }
+        };
         let stacks = &found.calls.python.stacks;
         // Garbage collection counts for the function that it interrupts.
         let frames = |stack: u32| {
             let frames = stacks.frames(stack).filter(|frame| !is_garbage_collection(found, frame.function));
             frames.map(|frame| (frame.function, frame.line)).collect()
         };
-        let named = LabelSamples::joined(&sampled(named));
         let collects = |stack: u32| {
             stacks.frames(stack).next().is_some_and(|frame| is_garbage_collection(found, frame.function))
         };
-        let garbage = compare_part(&named, &others, &collects);
-        let function = match choose_function(&named, &others, &frames) {
+        // It may interrupt any work.
+        let of_all_work = compared_samples(found, &named, &|_| true);
+        let garbage = of_all_work.and_then(|(named, others)| compare_part(&named, &others, &collects));
+        let function = match choose_function(&of_named, &of_others, &frames) {
             Ok(function) => PythonEvidence::Function(function),
             Err(reason) => PythonEvidence::NoFunction(reason),
         };
@@ -119,7 +104,8 @@ impl PythonFindings {
             return match self.function {
                 PythonEvidence::NotApplicable | PythonEvidence::NotRecorded { is_python: false } => None,
                 PythonEvidence::NotRecorded { is_python: true } => not_known(
-                    "Python functions and garbage collection are not recorded (rpd-collect --trace python)",
+                    "Python functions and garbage collection are not recorded (rpd-collect --trace python; if that was on, the log of the \
+                     rank says why)",
                 ),
                 PythonEvidence::OthersNotRecorded => {
                     not_known("Python functions of other ranks with such work are not recorded")
@@ -136,7 +122,7 @@ impl PythonFindings {
         Some(CauseEvidence {
             kind,
             explained: Ok(ExplainedShare { share: explained.share, error: Some(explained.error) }),
-            facts: format!("{} in it{comparison}", spent_text(found, finding, share)),
+            facts: format!("{} of all work in this{comparison}", spent_text(found, finding, share)),
             reason: String::new(),
             json: json!({
                 "share": share.share,
@@ -186,7 +172,7 @@ impl PythonEvidence {
         };
         let ChosenFunction { share, typical, explained, .. } = chosen;
         Some(format!(
-            "in Python, {} in {}{}",
+            "in Python, {} of {label} in {}{}",
             spent_text(found, finding, share),
             function_text(found, chosen),
             comparison_text(typical, explained)
@@ -212,19 +198,18 @@ impl PythonEvidence {
     }
 }
 
-/// Words which share of the work the named ranks spend: `it spends 57 % (+- 3.4 points) of range "update"`.
+/// Words which share of their work the named ranks spend: `it spends 57 % (+- 3.4 points)`.
 fn spent_text(found: &AnalysedRun<'_>, finding: &JobFinding, share: SampledShare) -> String {
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
     let they = if is_one { "it spends" } else { "they spend" };
-    let label = label_text(found.calls, finding.label);
-    format!("{they} {} ({}) of {label}", percent(share.share), points(share.error))
+    format!("{they} {} ({})", percent(share.share), points(share.error))
 }
 
 /// Words the same share of other ranks, and how much of the longer work the difference explains.
 fn comparison_text(typical: Option<SampledShare>, explained: SampledShare) -> String {
     match typical {
         Some(typical) => format!(
-            ", other ranks {} ({}); this explains {} ({}) of the longer work",
+            ", other ranks {} ({}); this explains {} ({}) of its longer time",
             percent(typical.share),
             points(typical.error),
             percent(explained.share.min(1.0)),
@@ -234,8 +219,34 @@ fn comparison_text(typical: Option<SampledShare>, explained: SampledShare) -> St
     }
 }
 
-/// Returns the work of a thread under a label in the steps, with the samples in it.
-fn label_samples(found: &AnalysedRun<'_>, timeline: u32, label: u32) -> LabelSamples {
+/// Returns the work of the named threads under some labels with the samples in it, as a mean, and that of each other thread
+/// with as much of it. `None` if there are others, and none of them has samples.
+fn compared_samples(
+    found: &AnalysedRun<'_>,
+    named: &[u32],
+    counts: &(impl Fn(u32) -> bool + Sync),
+) -> Option<(LabelSamples, Vec<LabelSamples>)> {
+    let job = &found.calls.job;
+    let threads: Vec<(u32, LabelSamples)> = (0..job.timelines.len() as u32)
+        .into_par_iter()
+        .filter(|timeline| !job.timelines[*timeline as usize].is_stream)
+        .map(|timeline| (timeline, work_samples(found, timeline, counts)))
+        .filter(|(_, samples)| samples.work_ns > 0.0)
+        .collect();
+    let longest = threads.iter().map(|(_, samples)| samples.work_ns).fold(0.0, f64::max);
+    let (of_named, mut of_others): (Vec<_>, Vec<_>) =
+        threads.into_iter().partition(|(timeline, _)| named.contains(timeline));
+    of_others.retain(|(_, samples)| samples.work_ns >= longest * MIN_COMPARED);
+    let sampled = |threads: Vec<(u32, LabelSamples)>| -> Vec<LabelSamples> {
+        threads.into_iter().map(|(_, samples)| samples).filter(|samples| samples.count > 0).collect()
+    };
+    let has_others = !of_others.is_empty();
+    let of_others = sampled(of_others);
+    (!has_others || !of_others.is_empty()).then(|| (LabelSamples::joined(&sampled(of_named)), of_others))
+}
+
+/// Returns the work of a thread under some labels in the steps, with the samples in it.
+fn work_samples(found: &AnalysedRun<'_>, timeline: u32, counts: &impl Fn(u32) -> bool) -> LabelSamples {
     let job = &found.calls.job;
     let calls = &job.timelines[timeline as usize];
     let (Some(first), Some(after)) = (calls.first_call_of_step.first(), calls.first_call_of_step.last())
@@ -243,13 +254,13 @@ fn label_samples(found: &AnalysedRun<'_>, timeline: u32, label: u32) -> LabelSam
         return LabelSamples::default();
     };
     let work = (*first..*after).flat_map(|call| calls.work_before(call as usize));
-    let work_ns = work.filter(|work| work.label == label).map(|work| work.ns as f64).sum();
+    let work_ns = work.filter(|work| counts(work.label)).map(|work| work.ns as f64).sum();
     let start_ns = found.analysis.step_start_ns(timeline as usize, 0);
     let end_ns =
         after.checked_sub(1).and_then(|call| calls.calls.get(call as usize)).map(|call| call.exit_ns());
     let samples = found.calls.python.samples.get(timeline as usize).map_or(&[][..], Vec::as_slice);
     let samples = samples.iter().filter(|sample| {
-        sample.label == label && sample.time_ns >= start_ns && end_ns.is_some_and(|end| sample.time_ns < end)
+        counts(sample.label) && sample.time_ns >= start_ns && end_ns.is_some_and(|end| sample.time_ns < end)
     });
     LabelSamples::new(work_ns, samples.map(|sample| (sample.stack, f64::from(sample.weight))))
 }

@@ -52,6 +52,18 @@ pub(crate) struct ComparedAmount {
 }
 
 impl ComparedAmount {
+    /// Kernels of the same size as those of the others, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_kernels(
+        label: u32,
+        own: LabelAmount,
+        typical_count: f64,
+        typical_each_ns: f64,
+        work_share: f64,
+    ) -> ComparedAmount {
+        ComparedAmount { label, own, typical_count, typical_each_ns, size_ratio: Some(1.0), work_share }
+    }
+
     /// Returns the time that a larger number takes, if each takes as long as is typical, ns.
     pub(crate) fn by_number_ns(&self) -> f64 {
         (self.own.count - self.typical_count) * self.typical_each_ns
