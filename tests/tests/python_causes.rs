@@ -6,8 +6,11 @@ use rpd_tests::truth::{
     write_scenario_in_python,
 };
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const SLOW_RANK: u32 = 2;
@@ -94,7 +97,7 @@ fn the_planted_function_is_named_in_each_form_of_a_run() {
         for part in [
             "cause in Python, it spends ",
             " of range \"update\" in Dataset.augment (data.py:88), other ranks ",
-            " of the longer work time",
+            " of its longer time time",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -119,7 +122,7 @@ fn without_samples_the_report_says_what_records_them() {
     let text = screen(&run);
     assert!(
         text.contains(
-            "; Python functions and garbage collection are not recorded (rpd-collect --trace python)"
+            "; Python functions and garbage collection are not recorded (rpd-collect --trace python; if that was on, the log of the rank says why)"
         ),
         "{text}"
     );
@@ -169,6 +172,61 @@ fn real_seconds() -> (u32, usize) {
     if std::env::var_os("RPD_SOAK").is_some() { (30, 20) } else { (6, 1) }
 }
 
+/// Maximum share of a core that sampling takes for a thread. That of a node with two is 2 %.
+const MAX_SAMPLING: f64 = 0.01;
+
+/// CPU times of the threads of collectors that sample Python stacks.
+#[derive(Default)]
+struct SamplingTimes {
+    /// By the number of the thread: when it was first and last seen, and its CPU time by then, ns.
+    threads: BTreeMap<i32, (Instant, Instant, f64)>,
+}
+
+impl SamplingTimes {
+    /// Reads them until the job has ended.
+    fn during<T>(job: impl FnOnce() -> T) -> (T, SamplingTimes) {
+        let (end, ended) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut times = SamplingTimes::default();
+                // Also a job that panics drops the other end.
+                while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+                    times.read();
+                }
+                times
+            });
+            let end = end;
+            let done = job();
+            drop(end);
+            (done, reader.join().unwrap())
+        })
+    }
+
+    fn read(&mut self) {
+        let entries =
+            |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        for task in entries(Path::new("/proc")).flat_map(|process| entries(&process.join("task"))) {
+            let text = |name: &str| fs::read_to_string(task.join(name)).ok();
+            if text("comm").is_none_or(|name| name.trim() != "rpd-python") {
+                continue;
+            }
+            let spent = text("schedstat").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+            let tid = task.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok());
+            let (Some(spent), Some(tid), now) = (spent, tid, Instant::now()) else { continue };
+            let (_, last, spent_ns) = self.threads.entry(tid).or_insert((now, now, 0.0));
+            (*last, *spent_ns) = (now, spent);
+        }
+    }
+
+    /// Returns the share of a core that each thread took, which includes what it took before it was first seen.
+    fn shares(&self) -> Vec<f64> {
+        let seconds = |(first, last, _): &(Instant, Instant, f64)| last.duration_since(*first).as_secs_f64();
+        let long =
+            self.threads.values().inspect(|times| assert!(seconds(times) > 2.0, "seen for a part only"));
+        long.map(|times| times.2 / 1e9 / seconds(times)).collect()
+    }
+}
+
 /// Returns the losses and the shares of `augment` and `layers` of each rank, as a run prints them.
 fn printed(output: &str) -> (String, Vec<Vec<f64>>) {
     let mut lines = output.lines();
@@ -205,7 +263,7 @@ fn alone_a_slow_function_of_a_real_program_is_named_with_its_share() {
             let run = format!("{pattern}-{number}");
             let collect = mpirun(2).arg(binary("rpd-collect")).arg("-o").arg(folder.path());
             let collect = collect.args(["--run-id", &run, "--trace", "all,python", "--"]);
-            let (losses, shares) = train(collect, pattern);
+            let ((losses, shares), sampling) = SamplingTimes::during(|| train(collect, pattern));
             if number == 0 && pattern == "function" {
                 assert_eq!(losses, train(mpirun(2), pattern).0, "the losses without rpd-collect");
             }
@@ -240,7 +298,16 @@ fn alone_a_slow_function_of_a_real_program_is_named_with_its_share() {
                 "both" => finding["subject"]["ranks"] == json!([1]) && *python == Json::Null,
                 _ => *finding == Json::Null || *python == Json::Null,
             };
-            eprintln!("{run}: {}, measured {shares:?}", finding["cause"]);
+            // Each collector samples one thread.
+            let sampling = sampling.shares();
+            eprintln!(
+                "{run}: {}, measured {shares:?}, sampling took {sampling:.4?} of a core",
+                finding["cause"]
+            );
+            assert_eq!(sampling.len(), 2, "a thread of each collector");
+            if sampling.iter().any(|share| *share > MAX_SAMPLING) {
+                failures.push(format!("{run}: sampling took {sampling:.4?} of a core"));
+            }
             if !is_right {
                 failures.push(format!("{run}: measured {shares:?}, {}", screen(&shards)));
             }
