@@ -131,7 +131,7 @@ mod tests {
         };
         let one = r#"{"host":"n1","cpus":"0-1","count":2,"ranks":[0,1,2]}"#;
         let line = ("CPUs", "ranks 0-2 on n1 may run on the 2 CPUs 0-1 only".to_owned());
-        assert_eq!(stored(&format!("[{one}]")), [line.clone()]);
+        assert_eq!(stored(&format!("[{one}]")), std::slice::from_ref(&line));
         assert_eq!(stored(&format!("[{one},{one},{one},{one}]")), vec![line; 3]);
         for damaged in ["[]", "null", "[{}]", "7"] {
             assert_eq!(stored(damaged), []);
