@@ -10,6 +10,7 @@ use super::command_record::describe_command;
 use super::control::{ControlChannel, ReceivedPacket, ToCollector, ToParent, WantedContent};
 use super::empty_result::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
+use super::prepare::NOTE;
 use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
 use crate::backend::harvest::{HarvestTarget, import_profiler_files};
 use crate::backend::scratch;
@@ -61,7 +62,9 @@ pub(crate) fn main() -> io::Result<()> {
             return control.send(&ToParent::Say { text: format!("{text}; nothing was recorded") });
         }
     };
-    start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
+    // Notes are for the log, and nothing is recorded without one.
+    let logged = start.warnings.iter().filter(|text| !start.refused || !text.starts_with(NOTE));
+    logged.for_each(|text| warn(format_args!("{text}")));
     let clearing = scratch.clone().and_then(clear_up_beside);
     // Our own library numbers the processes that it sees. Without it, a profiler may record the command, but
     // not if it crashes together with the command.

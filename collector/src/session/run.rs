@@ -98,14 +98,10 @@ impl CommandSession {
         exit_status
     }
 
-    /// Whether this rank does not print a line of the collector: a note that another rank prints, or about a run of which
-    /// nothing is recorded; or a consequence of what was printed at the start.
-    fn is_left_out(&self, text: &str) -> bool {
-        let is_refused = self.launched.refused && self.scratch.is_none();
-        match text.starts_with(NOTE) {
-            true => is_refused || !self.prints_for_all,
-            false => is_refused && !self.prints_for_all,
-        }
+    /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
+    /// the start.
+    fn is_printed_elsewhere(&self, text: &str) -> bool {
+        !self.prints_for_all && (text.starts_with(NOTE) || self.launched.refused && self.scratch.is_none())
     }
 
     /// Waits for the collector, and prints what is in no log.
@@ -116,7 +112,7 @@ impl CommandSession {
         loop {
             match self.control.receive(Some(until)) {
                 // Without a shard there is no place for the log either.
-                ReceivedPacket::Message(ToParent::Say { text }) if self.is_left_out(&text) => {}
+                ReceivedPacket::Message(ToParent::Say { text }) if self.is_printed_elsewhere(&text) => {}
                 ReceivedPacket::Message(ToParent::Say { text }) => {
                     lines.push(text);
                     lines.truncate(MAX_LINES);
