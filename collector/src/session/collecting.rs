@@ -10,7 +10,6 @@ use super::command_record::describe_command;
 use super::control::{ControlChannel, ReceivedPacket, ToCollector, ToParent, WantedContent};
 use super::empty_result::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
-use super::prepare::NOTE;
 use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
 use crate::backend::harvest::{HarvestTarget, import_profiler_files};
 use crate::backend::scratch;
@@ -63,7 +62,8 @@ pub(crate) fn main() -> io::Result<()> {
         }
     };
     // Notes are for the log, and nothing is recorded without one.
-    let logged = start.warnings.iter().filter(|text| !start.refused || !text.starts_with(NOTE));
+    let logged =
+        start.warnings.iter().filter(|text| !start.refused || !text.starts_with(super::prepare::NOTE));
     logged.for_each(|text| warn(format_args!("{text}")));
     let clearing = scratch.clone().and_then(clear_up_beside);
     // Our own library numbers the processes that it sees. Without it, a profiler may record the command, but
