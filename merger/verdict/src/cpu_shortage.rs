@@ -3,13 +3,12 @@
 use crate::analysed_run::AnalysedRun;
 use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
 use crate::crowded_cpus::CrowdedCpus;
+use crate::finding_threads::{FindingThreads, MIN_KNOWN, UnknownWaits, steps_of};
+use crate::lower_median::lower_median;
 use crate::names::ranks_of;
 use crate::shown_time::percent;
 use rpd_graph::JobFinding;
 use serde_json::json;
-
-/// Minimum share of the steps in which the waits of a thread are known.
-pub(crate) const MIN_KNOWN: f64 = 0.8;
 
 /// How long the named ranks waited for a CPU in the steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,50 +24,18 @@ struct CpuShortage {
     throttled: Option<f64>,
 }
 
-/// Why the waiting of the named ranks for a CPU is not known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum UnknownShortage {
-    /// No thread of the run has it recorded.
-    NotRecorded,
-    /// It is not recorded of the named threads.
-    NotOfNamed,
-    /// It is recorded of no other thread for most of the steps.
-    NotOfOthers,
-    /// It is recorded for too small a part of the steps.
-    TooShort,
-    /// All work of the named threads together is not longer than that of others, but that of their GPUs is.
-    NoLongerWork,
-}
-
-impl UnknownShortage {
-    /// Returns a clause with the reason, and how to record it.
-    fn text(self) -> &'static str {
-        match self {
-            UnknownShortage::NotRecorded => {
-                "waits for a CPU are not recorded (rpd-collect --trace system, on by default; the run must last some seconds)"
-            }
-            UnknownShortage::NotOfNamed => {
-                "waits for a CPU are not recorded for all threads of the finding (record longer)"
-            }
-            UnknownShortage::NotOfOthers => {
-                "waits for a CPU are recorded for under 80 % of the steps of every other rank (record longer)"
-            }
-            UnknownShortage::TooShort => {
-                "waits for a CPU are recorded for under 80 % of the steps (record longer)"
-            }
-            UnknownShortage::NoLongerWork => {
-                "whether there is a lack of CPU, as all work of the threads together is not longer than that of others"
-            }
-        }
-    }
-}
-
 /// Returns the evidence on a lack of CPU.
 pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> CauseEvidence {
     let kind = CauseKind::CpuWait;
+    if found.calls.cpus.iter().all(|cpus| cpus.waits.is_empty()) {
+        let why = "waits for a CPU are not recorded (rpd-collect --trace system, on by default; the run must last some seconds)";
+        return CauseEvidence::not_known(kind, why);
+    }
     let shortage = match CpuShortage::of(found, finding) {
         Ok(shortage) => shortage,
-        Err(unknown) => return CauseEvidence::not_known(kind, unknown.text()),
+        Err(unknown) => {
+            return CauseEvidence::not_known(kind, unknown.text("waits for a CPU", "record longer"));
+        }
     };
     let CpuShortage { share, typical_share, explained, throttled } = shortage;
     let is_one = ranks_of(found.calls, finding.subject.timelines()).len() == 1;
@@ -87,45 +54,22 @@ pub(crate) fn cpu_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Cau
 
 impl CpuShortage {
     /// Examines a finding.
-    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<CpuShortage, UnknownShortage> {
-        if found.calls.cpus.iter().all(|cpus| cpus.waits.is_empty()) {
-            return Err(UnknownShortage::NotRecorded);
-        }
-        let job = &found.calls.job;
-        let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
-        let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
-        let excess_ns = finding.excess_of_threads_ns().ok_or(UnknownShortage::NoLongerWork)?;
-        let (mut waited_ns, mut known_ns, mut lost_ns) = (0.0, 0.0, 0.0);
-        let others =
-            (0..job.timelines.len() as u32).filter(|other| is_thread(other) && !named.contains(other));
-        let has_others = others.clone().next().is_some();
-        let mut others: Vec<f64> =
-            others.filter_map(|other| wait_in_steps(found, other).map(|wait| wait.share())).collect();
-        if has_others && others.is_empty() {
-            return Err(UnknownShortage::NotOfOthers);
-        }
-        others.sort_by(f64::total_cmp);
-        let typical_share = others.get(others.len().saturating_sub(1) / 2).copied();
-        for timeline in &named {
-            let is_recorded =
-                found.calls.cpus.get(*timeline as usize).is_some_and(|cpus| !cpus.waits.is_empty());
-            if !is_recorded {
-                return Err(UnknownShortage::NotOfNamed);
-            }
-            let wait = wait_in_steps(found, *timeline).ok_or(UnknownShortage::TooShort)?;
-            waited_ns += wait.waited_ns;
-            known_ns += wait.known_ns;
-            // The waiting is assumed to be spread evenly over work and calls; only its part in work makes work longer.
-            lost_ns += wait.work_ns * lost_share(wait.share(), typical_share.unwrap_or(0.0));
-        }
-        if known_ns == 0.0 {
-            return Err(UnknownShortage::TooShort);
-        }
+    fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<CpuShortage, UnknownWaits> {
+        let threads = FindingThreads::of(found, finding)?;
+        let is_recorded = |timeline: u32| {
+            found.calls.cpus.get(timeline as usize).is_some_and(|cpus| !cpus.waits.is_empty())
+        };
+        let waits = threads.waits(is_recorded, |timeline| wait_in_steps(found, timeline))?;
+        let typical_share = lower_median(waits.others.iter().map(StepWait::share).collect());
+        let sum = |of: fn(&StepWait) -> f64| waits.named.iter().map(of).sum::<f64>();
+        // The waiting is assumed to be spread evenly over work and calls; only its part in work makes work longer.
+        let lost = |wait: &StepWait| wait.work_ns * lost_share(wait.share(), typical_share.unwrap_or(0.0));
         Ok(CpuShortage {
-            share: waited_ns / known_ns,
+            share: sum(|wait| wait.waited_ns) / sum(|wait| wait.known_ns),
             typical_share,
-            explained: lost_ns / excess_ns,
-            throttled: named
+            explained: waits.named.iter().map(lost).sum::<f64>() / threads.excess_ns,
+            throttled: threads
+                .named
                 .iter()
                 .filter_map(|timeline| throttled_in_steps(found, *timeline))
                 .reduce(f64::max),
@@ -185,13 +129,6 @@ fn throttled_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<f64> {
     let (from, to) = steps_of(found, timeline);
     let (throttled_ns, known_ns) = found.calls.cpus.get(timeline as usize)?.throttled_between(from, to);
     (known_ns > 0.0).then(|| throttled_ns / known_ns)
-}
-
-/// Returns the start and the end of the steps of a thread, ns in job time.
-pub(crate) fn steps_of(found: &AnalysedRun<'_>, timeline: u32) -> (i64, i64) {
-    let length_ns = found.analysis.times_in_steps(timeline as usize, 0..found.calls.job.steps).length_ns;
-    let start_ns = found.analysis.step_start_ns(timeline as usize, 0);
-    (start_ns, start_ns.saturating_add_unsigned(length_ns))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
-use crate::cpu_shortage::{MIN_KNOWN, steps_of};
+use crate::finding_threads::{FindingThreads, MIN_KNOWN, UnknownWaits, steps_of};
+use crate::lower_median::{lower_median, lower_median_by};
 use crate::names::ranks_of;
 use crate::sampled_share::SampledShare;
 use crate::shown_time::{percent, points};
@@ -27,39 +28,6 @@ struct DiskWait {
     explained_without_calls_of_others: f64,
 }
 
-/// Why it is not known how much of the longer work these waits explain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum UnknownWaits {
-    /// The states of a named thread were not sampled.
-    NotOfNamed,
-    /// They were sampled of no other thread for most of the steps.
-    NotOfOthers,
-    /// They were sampled for too small a part of the steps.
-    TooShort,
-    /// All work of the named threads together is not longer than that of others, but that of their GPUs is.
-    NoLongerWork,
-}
-
-impl UnknownWaits {
-    /// Returns a clause with the reason, and how to record it.
-    fn text(self) -> &'static str {
-        match self {
-            UnknownWaits::NotOfNamed => {
-                "uninterruptible waits, as for disks, are not recorded for all threads of the finding (a collector samples 16 at most)"
-            }
-            UnknownWaits::NotOfOthers => {
-                "uninterruptible waits, as for disks, are recorded for under 80 % of the steps of every other rank (record longer)"
-            }
-            UnknownWaits::TooShort => {
-                "uninterruptible waits, as for disks, are recorded for under 80 % of the steps (record longer)"
-            }
-            UnknownWaits::NoLongerWork => {
-                "whether uninterruptible waits, as for disks, explain it, as all work of the threads together is not longer than that of others"
-            }
-        }
-    }
-}
-
 /// Returns the evidence on uninterruptible waits.
 pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> CauseEvidence {
     let kind = CauseKind::DiskWait;
@@ -75,7 +43,11 @@ pub(crate) fn disk_evidence(found: &AnalysedRun<'_>, finding: &JobFinding) -> Ca
     }
     let waits = match DiskWait::of(found, finding) {
         Ok(waits) => waits,
-        Err(unknown) => return CauseEvidence::not_known(kind, unknown.text()),
+        Err(unknown) => {
+            let next = "a collector samples the first 16, and main threads up to 64 in all";
+            let why = unknown.text("uninterruptible waits, as for disks,", next);
+            return CauseEvidence::not_known(kind, why);
+        }
     };
     let DiskWait { named, typical, explained_error, .. } = waits;
     let of_steps = || format!("{} ({}) of the steps", percent(named.share), points(named.error));
@@ -154,11 +126,9 @@ impl FetchedBytes {
         let of_named: Option<Vec<f64>> = named.iter().map(|process| rates.get(process).copied()).collect();
         let of_named = of_named.filter(|rates| !rates.is_empty())?;
         let others = rates.iter().filter(|(process, _)| !named.contains(process));
-        let mut others: Vec<f64> = others.map(|(_, rate)| *rate).collect();
-        others.sort_by(f64::total_cmp);
         Some(FetchedBytes {
             named_per_s: of_named.iter().sum::<f64>() / of_named.len() as f64,
-            typical_per_s: others.get(others.len().saturating_sub(1) / 2).copied(),
+            typical_per_s: lower_median(others.map(|(_, rate)| *rate).collect()),
         })
     }
 }
@@ -192,57 +162,37 @@ fn disk_wait_share(blocked: f64, disk_samples: f64, sleep_samples: f64, samples:
 impl DiskWait {
     /// Examines a finding.
     fn of(found: &AnalysedRun<'_>, finding: &JobFinding) -> Result<DiskWait, UnknownWaits> {
-        let job = &found.calls.job;
-        let excess_ns = finding.excess_of_threads_ns().ok_or(UnknownWaits::NoLongerWork)?;
-        let is_thread = |timeline: &u32| !job.timelines[*timeline as usize].is_stream;
-        let named: Vec<u32> = finding.subject.timelines().iter().copied().filter(is_thread).collect();
-        let is_sampled = |timeline: &u32| {
-            found.calls.cpus.get(*timeline as usize).is_some_and(|cpus| !cpus.blocked.is_empty())
+        let threads = FindingThreads::of(found, finding)?;
+        let is_sampled = |timeline: u32| {
+            found.calls.cpus.get(timeline as usize).is_some_and(|cpus| !cpus.blocked.is_empty())
         };
-        if named.is_empty() || !named.iter().all(is_sampled) {
-            return Err(UnknownWaits::NotOfNamed);
-        }
-        let others =
-            (0..job.timelines.len() as u32).filter(|other| is_thread(other) && !named.contains(other));
-        let has_others = others.clone().next().is_some();
-        // Each with its share outside of calls that may wait for a disk themselves.
-        let mut others: Vec<(SampledShare, f64)> = others
-            .filter_map(|other| {
-                let (share, length_ns) = share_in_steps(found, other)?;
-                Some((share, (share.share - waiting_calls_ns(found, other) / length_ns).max(0.0)))
-            })
-            .collect();
-        if has_others && others.is_empty() {
-            return Err(UnknownWaits::NotOfOthers);
-        }
-        let middle = others.len().saturating_sub(1) / 2;
-        others.sort_by(|one, other| one.1.total_cmp(&other.1));
-        let typical_outside_calls = others.get(middle).map_or(0.0, |(_, outside_calls)| *outside_calls);
-        others.sort_by(|one, other| one.0.share.total_cmp(&other.0.share));
-        let typical = others.get(middle).map(|(share, _)| *share);
-        let shares: Option<Vec<(SampledShare, f64)>> =
-            named.iter().map(|timeline| share_in_steps(found, *timeline)).collect();
-        let shares = shares.ok_or(UnknownWaits::TooShort)?;
-        let all_ns: f64 = shares.iter().map(|(_, length_ns)| length_ns).sum();
-        let mean = |of: fn(SampledShare) -> f64| -> f64 {
-            shares.iter().map(|(share, length_ns)| of(*share) * length_ns).sum::<f64>() / all_ns
+        let waits = threads.waits(is_sampled, |timeline| share_in_steps(found, timeline))?;
+        let by_share = |one: &SampledShare, other: &SampledShare| one.share.total_cmp(&other.share);
+        let typical = lower_median_by(waits.others.iter().map(|other| other.share).collect(), by_share);
+        // Without calls that may wait for a disk themselves.
+        let typical_outside_calls = lower_median(waits.others.iter().map(StepShare::outside_calls).collect());
+        let sum = |of: fn(&StepShare) -> f64| waits.named.iter().map(of).sum::<f64>();
+        let all_ns = sum(|own| own.length_ns);
+        let named = SampledShare {
+            share: sum(|own| own.share.share * own.length_ns) / all_ns,
+            error: sum(|own| own.share.error * own.length_ns) / all_ns,
         };
-        let named = SampledShare { share: mean(|share| share.share), error: mean(|share| share.error) };
         let (typical_share, typical_error) =
             typical.map_or((0.0, 0.0), |typical| (typical.share, typical.error));
         // Unlike a wait for a CPU, such a wait belongs to work, if not to calls for files or GPUs: others poll, or sleep until
         // a message comes.
-        let lost = |share: f64| share * all_ns / excess_ns;
-        let timelines = finding.subject.timelines().iter().filter(|timeline| is_thread(timeline));
-        let in_calls_ns: f64 = timelines.map(|timeline| waiting_calls_ns(found, *timeline)).sum();
+        let lost = |share: f64| share * all_ns / threads.excess_ns;
+        let in_calls = sum(|own| own.calls_ns) / all_ns;
         let longer = (named.share - typical_share).max(0.0);
         Ok(DiskWait {
             named,
             typical,
             explained: lost(longer),
             explained_error: lost(named.error.hypot(typical_error)),
-            explained_outside_calls: lost((longer - in_calls_ns / all_ns).max(0.0)),
-            explained_without_calls_of_others: lost((named.share - typical_outside_calls).max(0.0)),
+            explained_outside_calls: lost((longer - in_calls).max(0.0)),
+            explained_without_calls_of_others: lost(
+                (named.share - typical_outside_calls.unwrap_or(0.0)).max(0.0),
+            ),
         })
     }
 
@@ -274,9 +224,26 @@ fn waiting_calls_ns(found: &AnalysedRun<'_>, timeline: u32) -> f64 {
     calls.iter().filter(|call| may_wait(call.label)).map(|call| call.duration_ns as f64).sum()
 }
 
-/// Returns the share of the waits of a thread in the time of the steps, and that time, ns; `None` if it is known for too
-/// small a part of them.
-fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(SampledShare, f64)> {
+/// Uninterruptible waits of a thread in the steps.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct StepShare {
+    /// Share of the time of the steps.
+    share: SampledShare,
+    /// The time of the steps, ns.
+    length_ns: f64,
+    /// Duration of the calls in which it may be in such waits, ns.
+    calls_ns: f64,
+}
+
+impl StepShare {
+    /// Returns the share if it was in such waits all the time of these calls.
+    fn outside_calls(&self) -> f64 {
+        (self.share.share - self.calls_ns / self.length_ns).max(0.0)
+    }
+}
+
+/// Returns the waits of a thread; `None` if they are known for too small a part of the steps.
+fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<StepShare> {
     let cpus = found.calls.cpus.get(timeline as usize)?;
     let times = found.analysis.times_in_steps(timeline as usize, 0..found.calls.job.steps);
     let (from, to) = steps_of(found, timeline);
@@ -291,7 +258,7 @@ fn share_in_steps(found: &AnalysedRun<'_>, timeline: u32) -> Option<(SampledShar
         blocked.sleep_samples,
         blocked.samples,
     );
-    Some((share, length_ns))
+    Some(StepShare { share, length_ns, calls_ns: waiting_calls_ns(found, timeline) })
 }
 
 #[cfg(test)]

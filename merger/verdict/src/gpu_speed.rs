@@ -2,9 +2,10 @@
 
 use crate::analysed_run::AnalysedRun;
 use crate::cause_evidence::{CauseEvidence, CauseKind, ExplainedShare, MIN_LIKELY};
+use crate::lower_median::lower_median;
 use crate::names::ranks_of;
 use crate::shown_time::percent;
-use crate::work_amounts::{AmountComparison, ComparedAmount, median};
+use crate::work_amounts::{AmountComparison, ComparedAmount};
 use rpd_calls::{COMMUNICATING, CallLabel};
 use rpd_graph::JobFinding;
 use serde_json::json;
@@ -291,7 +292,7 @@ impl GpuFigures {
         }
         let all = [&of_named, &of_others];
         let of = |figure: fn(&GpuFigures) -> Option<f64>| -> Option<[f64; 2]> {
-            let [named, typical] = all.map(|all| median(all.iter().filter_map(figure).collect()));
+            let [named, typical] = all.map(|all| lower_median(all.iter().filter_map(figure).collect()));
             Some([named?, typical?])
         };
         let mean = of(|one| Some(one.clock.mean_mhz)).ok_or(NOT_RECORDED)?;

@@ -1,7 +1,9 @@
 //! Which function of Python explains that work takes longer: shares of samples, compared with those of other threads.
 
+use crate::lower_median::{lower_median, lower_median_by};
 use crate::sampled_share::SampledShare;
 use rayon::prelude::*;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Number of samples from which on shares are compared.
@@ -144,8 +146,7 @@ pub(crate) fn choose_function(
     if named.effective < MIN_SAMPLES {
         return Err(NotChosen::TooFewSamples(named.count));
     }
-    let typical_ns =
-        lower_median(others.iter().map(|other| (other.work_ns, 0.0))).map_or(0.0, |found| found.0);
+    let typical_ns = lower_median(others.iter().map(|other| other.work_ns).collect()).unwrap_or(0.0);
     let excess_ns = named.work_ns - typical_ns;
     if excess_ns <= 0.0 {
         return Err(NotChosen::NotLonger);
@@ -161,7 +162,7 @@ pub(crate) fn choose_function(
         let of_other = |(other, shares): (&LabelSamples, &BTreeMap<u32, FunctionShare>)| {
             (value(other, shares.get(&function).copied().unwrap_or_default()), other.effective)
         };
-        lower_median(others.iter().zip(&of_others).map(of_other))
+        lower_median_by(others.iter().zip(&of_others).map(of_other).collect(), by_value_and_samples)
     };
     let time_beyond = |function: u32, share: f64, of: &dyn Fn(FunctionShare) -> f64| {
         let typical = typical_of(function, &|other, shares| of(shares) * other.work_ns);
@@ -254,7 +255,7 @@ pub(crate) fn compare_part(
     others: &[LabelSamples],
     has: &impl Fn(u32) -> bool,
 ) -> Option<ComparedPart> {
-    let typical_ns = lower_median(others.iter().map(|other| (other.work_ns, 0.0))).map_or(0.0, |(ns, _)| ns);
+    let typical_ns = lower_median(others.iter().map(|other| other.work_ns).collect()).unwrap_or(0.0);
     let excess_ns = named.work_ns - typical_ns;
     if named.effective < MIN_SAMPLES || excess_ns <= 0.0 {
         return None;
@@ -265,9 +266,10 @@ pub(crate) fn compare_part(
     };
     let share = SampledShare::of_samples(share_of(named).min(1.0), named.effective);
     let shares = others.iter().map(|other| (share_of(other).min(1.0), other.effective));
-    let typical = lower_median(shares).map(|(share, samples)| SampledShare::of_samples(share, samples));
-    let times = others.iter().map(|other| (share_of(other) * other.work_ns, 0.0));
-    let beyond_ns = share.share * named.work_ns - lower_median(times).map_or(0.0, |(ns, _)| ns);
+    let typical = lower_median_by(shares.collect(), by_value_and_samples);
+    let typical = typical.map(|(share, samples)| SampledShare::of_samples(share, samples));
+    let times = others.iter().map(|other| share_of(other) * other.work_ns);
+    let beyond_ns = share.share * named.work_ns - lower_median(times.collect()).unwrap_or(0.0);
     let error_ns = (share.error * named.work_ns).hypot(typical.map_or(0.0, |found| found.error) * typical_ns);
     let explained = SampledShare { share: beyond_ns / excess_ns, error: error_ns / excess_ns };
     let part = ComparedPart { share, typical, explained };
@@ -275,11 +277,9 @@ pub(crate) fn compare_part(
     (explains_most || part.is_excluded()).then_some(part)
 }
 
-/// Returns the lower median by the first value.
-fn lower_median(values: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
-    let mut values: Vec<(f64, f64)> = values.collect();
-    values.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    values.get(values.len().saturating_sub(1) / 2).copied()
+/// Orders values, each with the number of its samples.
+fn by_value_and_samples(one: &(f64, f64), other: &(f64, f64)) -> Ordering {
+    one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
 }
 
 /// Returns the candidate that the others call: of two, the one that is the inner one in most stacks with both. If no stack

@@ -1,6 +1,7 @@
 //! How much work threads and GPUs have under their labels in the steps: ranges, kernels and copies, with their sizes.
 
 use crate::analysed_run::AnalysedRun;
+use crate::lower_median::lower_median;
 use rayon::prelude::*;
 use rpd_calls::CallLabel;
 use rpd_graph::JobFinding;
@@ -146,21 +147,17 @@ fn compare(label: u32, own: LabelAmount, mut others: Vec<LabelAmount>) -> Option
         return None;
     }
     let typical_size: Option<Vec<f64>> = others.iter().map(LabelAmount::each_size).collect();
-    let size_ratio = own.each_size().zip(typical_size.and_then(median)).map(|(own, typical)| own / typical);
+    let size_ratio =
+        own.each_size().zip(typical_size.and_then(lower_median)).map(|(own, typical)| own / typical);
     Some(ComparedAmount {
         label,
         own,
-        typical_count: median(others.iter().map(|other| other.count).collect())?,
-        typical_each_ns: median(others.iter().map(LabelAmount::each_ns).collect()).filter(|ns| *ns > 0.0)?,
+        typical_count: lower_median(others.iter().map(|other| other.count).collect())?,
+        typical_each_ns: lower_median(others.iter().map(LabelAmount::each_ns).collect())
+            .filter(|ns| *ns > 0.0)?,
         size_ratio,
         work_share: 0.0,
     })
-}
-
-/// Returns the lower median of figures; `None` if there are none.
-pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len().saturating_sub(1) / 2).copied()
 }
 
 /// Returns the segments of work of a timeline in the steps.
