@@ -266,6 +266,48 @@ fn uninterruptible_waits_are_distinguished_from_others() {
     assert!((share - expected).abs() < 0.15, "{share} of the samples, {expected} of the time");
 }
 
+/// Marks in 20 threads that live for three seconds, and then in a child.
+const MANY_THREADS: &str = r#"
+    #include <pthread.h>
+    static void *work(void *name) {
+        roctxMarkA(name);
+        sleep(3);
+        return 0;
+    }
+    int main() {
+        pthread_t threads[20];
+        roctxMarkA("main");
+        for (int i = 0; i < 20; i++) if (pthread_create(&threads[i], 0, work, "thread")) return 2;
+        sleep(1);
+        pid_t child = fork();
+        if (child == 0) return work("child") != 0;
+        for (int i = 0; i < 20; i++) pthread_join(threads[i], 0);
+        int status;
+        return waitpid(child, &status, 0) != child || status;
+    }
+"#;
+
+#[test]
+fn the_states_of_a_main_thread_are_sampled_although_many_threads_came_first() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("many_threads", MANY_THREADS);
+    let (mut command, shard) = collect(&bench, "many");
+    let output = run(command.arg("--").arg(&program));
+    assert_eq!(exit_code(&output), 0, "{output:?}");
+    let shard = Shard::open(&shard).unwrap();
+    let mut processes: Vec<_> =
+        shard.processes.values().filter(|process| process.command.contains("many_threads")).collect();
+    processes.sort_by_key(|process| process.source);
+    let [parent, child] = processes.as_slice() else { panic!("{processes:?}") };
+    let count = |source: u32, what: &str| {
+        let ProcessCounters { values, .. } = counters(&shard, source);
+        values.keys().filter(|name| *name == what || name.starts_with(&format!("{what} "))).count()
+    };
+    assert_eq!(count(parent.source, "thread.cpu"), 21);
+    assert_eq!(count(parent.source, "thread.samples"), 16, "more threads of a process would cost more");
+    assert_eq!(count(child.source, "thread.samples"), 1, "a main thread");
+}
+
 /// Reads from a device without storage, and from a file past the cache where the file system allows it. Prints the time, ns, how
 /// many bytes its calls have read, and how many the kernel has fetched from storage for it, each 10 ms.
 const READING: &str = r#"

@@ -42,9 +42,12 @@ const MIN_AGE: Duration = Duration::from_secs(1);
 const MAX_THREADS: usize = 256;
 /// Maximum number of counters of a process: two or five for each thread that it ever had.
 const MAX_COUNTERS: i64 = 1 << 12;
-/// Maximum number of threads of which the state is sampled: such a read takes twice as long as that of the times or more.
-/// These are the first ones, among which are the main threads.
+/// Number of threads up to which the state of a further one is sampled: such a read takes twice as long as that of the times or
+/// more.
 const MAX_STATES: usize = 16;
+/// The same for a further main thread: below a collector, torchrun starts a process for each GPU, and their first threads may be
+/// more than [`MAX_STATES`] before the last process starts.
+const MAX_STATES_WITH_MAIN: usize = 64;
 /// Number of open files of a thread of which the state is sampled. Others have one.
 const THREAD_FILES: usize = 3;
 /// Maximum number of items that wait for the writing thread. Beyond that, intervals become longer.
@@ -231,11 +234,13 @@ impl ThreadTimes {
             ThreadState::Sampled { files, .. } => files.has_state(),
             ThreadState::Waiting | ThreadState::Failed => false,
         };
-        let wants_state = self.threads.iter().filter(has_state).count() < MAX_STATES;
+        let states = self.threads.iter().filter(has_state).count();
+        let wants_state = states < if tid == pid { MAX_STATES_WITH_MAIN } else { MAX_STATES };
         let Some(mut files) = ThreadFiles::open(&folder, wants_state) else { return ThreadState::Failed };
         let Some(sums) = files.sample() else { return ThreadState::Failed };
-        let others = (sampled + 1).saturating_sub(MAX_STATES);
-        let has_descriptors = (sampled + 1 - others) * THREAD_FILES + others <= self.max_open_files;
+        let states = states + usize::from(files.has_state());
+        let others = (sampled + 1).saturating_sub(states);
+        let has_descriptors = states * THREAD_FILES + others <= self.max_open_files;
         if !has_descriptors {
             files.close();
         }
