@@ -186,6 +186,25 @@ fn a_library_that_the_loader_refuses_is_named() {
 }
 
 #[test]
+fn a_program_that_becomes_another_user_is_named() {
+    let Some(bench) = Bench::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can become another user");
+    }
+    let become_other =
+        "int main(void) { if (setuid(65534)) return 2; roctxMarkA(\"m\"); sleep(2); return 7; }";
+    let program = bench.program("other_user", become_other);
+    let output = run(bench.collect().arg("--").arg(&program));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = format!(
+        "warning: {} runs as user 65534, and rpd-collect as user 0, so its calls are not recorded; start rpd-collect as that user",
+        program.display()
+    );
+    assert!(exit_code(&output) == 7 && stderr.contains(&line), "{stderr}");
+    assert!(!stderr.contains("nothing was recorded"), "{stderr}");
+}
+
+#[test]
 fn a_container_of_which_nothing_was_recorded_is_named_with_what_to_pass() {
     let Some(bench) = Bench::new() else { return };
     let bin = bench.path("bin");

@@ -51,6 +51,8 @@ enum Obstacle {
     Refused,
     /// The library is loaded, but its network namespace lacks our socket.
     OtherNetwork,
+    /// The library is loaded, but its user is another one than ours, and neither side trusts the other.
+    OtherUser(u32),
 }
 
 /// A process that our library cannot record.
@@ -89,6 +91,11 @@ impl UnseenProcess {
             Obstacle::OtherNetwork => format!(
                 "warning: {program} runs in a network namespace of its own, which lacks the socket of rpd-collect, so its calls are not \
                  recorded; start the container with the network of the node, as podman --network host does"
+            ),
+            Obstacle::OtherUser(user) => format!(
+                "warning: {program} runs as user {user}, and rpd-collect as user {}, so its calls are not recorded; start rpd-collect \
+                 as that user",
+                rustix::process::geteuid().as_raw()
             ),
         }
     }
@@ -177,7 +184,12 @@ fn examine(pid: i32, library: &Path) -> Option<UnseenProcess> {
     let obstacle = if maps.contains(&*real.file_name()?.to_string_lossy()) {
         let network = |place: &Path| fs::read_link(place.join("ns/net")).ok();
         let (ours, theirs) = (network(Path::new("/proc/self"))?, network(&path(""))?);
-        (ours != theirs).then_some(Obstacle::OtherNetwork)?
+        let user = effective_user(&read(&path("status")))?;
+        let is_other = user != rustix::process::geteuid().as_raw();
+        match ours != theirs {
+            true => Obstacle::OtherNetwork,
+            false => is_other.then_some(Obstacle::OtherUser(user))?,
+        }
     } else {
         // A warning at the start named static programs. The loader maps the C library after preloaded ones:
         // without it, the loader is not that far yet.
@@ -192,6 +204,12 @@ fn examine(pid: i32, library: &Path) -> Option<UnseenProcess> {
     };
     let program = fs::read_link(path("exe")).ok()?;
     Some(UnseenProcess { program: program.display().to_string(), obstacle })
+}
+
+/// Returns the effective user id in the text of `/proc/PID/status`.
+fn effective_user(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether the loader ignores variables because of the rights of the program's file: the kernel sets
@@ -235,5 +253,11 @@ mod tests {
         assert!(below(own).contains(&own));
         assert_eq!(examine(own, Path::new("/nowhere/librpd_intercept.so")), None);
         assert_eq!(examine(i32::MAX, Path::new("/nowhere/librpd_intercept.so")), None);
+    }
+
+    #[test]
+    fn the_effective_user_is_the_second_one() {
+        assert_eq!(effective_user("Name:\ta\nUid:\t0\t65534\t0\t0\nGid:\t7\t7\t7\t7\n"), Some(65534));
+        assert_eq!([effective_user("Uid:\t0\n"), effective_user("Gid:\t0\t0\n")], [None; 2]);
     }
 }
