@@ -59,6 +59,8 @@ pub const MAX_NAME_BYTES: usize = 4096;
 pub const MAX_NEIGHBOURS: usize = MAX_NAME_BYTES / 4;
 /// Default limit for the bytes of all rings of one process.
 pub const DEFAULT_MEMORY_BYTES: usize = 64 << 20;
+/// All rings of one process may use one part in this many of the limit of its memory cgroup.
+pub const CGROUP_DIVISOR: usize = 32;
 /// Length of a thread's name.
 pub const THREAD_NAME_BYTES: usize = 64;
 /// Maximum nesting of push and pop that is recorded.

@@ -2,9 +2,10 @@
 
 use super::finding::CheckFinding;
 use crate::command_line::{CollectOptions, Size};
+use crate::session::MIN_CGROUP_BYTES;
 use rpd_memory_limit::MemoryCgroup;
 use rpd_ring::layout::{
-    DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, MIN_RING_BYTES, MIN_SEGMENT_BYTES,
+    CGROUP_DIVISOR, DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, MIN_RING_BYTES, MIN_SEGMENT_BYTES,
     USUAL_RING_BYTES, ring_bytes,
 };
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
@@ -51,20 +52,30 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
         let what = format!("`ulimit -f` allows files of {limit} bytes, so that a ring cannot grow to {most}");
         findings.push(CheckFinding::problem(what, "raise it, or choose smaller rings with --ring-size"));
     }
-    if let Some(cgroup) = MemoryCgroup::tightest() {
-        let left = cgroup.limit.saturating_sub(cgroup.used);
-        let text = format!(
-            "{} of the job's {} are left; rings take up to {wanted} of it for each process",
-            Size(left),
-            Size(cgroup.limit)
-        );
-        findings.push(if left < wanted.0 {
-            CheckFinding::problem(text, SMALLER)
-        } else {
-            CheckFinding::Ok(text)
-        });
-    }
+    findings.extend(MemoryCgroup::tightest().map(|cgroup| of_cgroup(cgroup, wanted)));
     findings
+}
+
+/// Checks the limit of the job's memory.
+fn of_cgroup(cgroup: MemoryCgroup, wanted: Size) -> CheckFinding {
+    let (limit, left) = (Size(cgroup.limit), cgroup.limit.saturating_sub(cgroup.used));
+    if cgroup.limit < MIN_CGROUP_BYTES {
+        let what = format!(
+            "the memory limit of the job (cgroup) is {limit}, recording needs {}: the command would run untraced",
+            Size(MIN_CGROUP_BYTES)
+        );
+        return CheckFinding::problem(what, "raise the memory limit of the job");
+    }
+    let share = wanted.0.min(cgroup.limit / CGROUP_DIVISOR as u64);
+    let text = format!(
+        "{} of the job's {limit} are left; rings take up to {} of it for each process",
+        Size(left),
+        Size(share)
+    );
+    match left < share {
+        true => CheckFinding::problem(text, SMALLER),
+        false => CheckFinding::Ok(text),
+    }
 }
 
 /// Reserves memory as a ring does at first, and frees it.
@@ -77,4 +88,18 @@ fn reserve(bytes: u64) -> std::io::Result<()> {
     ftruncate(&file, bytes)?;
     fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_take_their_share_of_the_memory_of_the_job() {
+        let of = |limit: u64, used: u64| of_cgroup(MemoryCgroup { limit, used }, Size(64 << 20));
+        assert!(matches!(of(20 << 20, 0), CheckFinding::Problem { what, .. } if what.contains("untraced")));
+        assert!(matches!(of(64 << 20, 1 << 20), CheckFinding::Ok(text) if text.contains("up to 2 MiB of it")));
+        assert!(matches!(of(64 << 20, 63 << 20), CheckFinding::Problem { .. }), "1M is left");
+        assert!(matches!(of(64 << 30, 0), CheckFinding::Ok(text) if text.contains("up to 64 MiB of it")));
+    }
 }

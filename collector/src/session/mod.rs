@@ -35,5 +35,5 @@ pub(crate) use collecting::main as collect;
 pub(crate) use identity::SessionIdentity;
 pub(crate) use prepare::CommandSession;
 pub(crate) use spawn::COLLECT;
-pub(crate) use unrecorded::run_unrecorded;
+pub(crate) use unrecorded::{MIN_CGROUP_BYTES, run_unrecorded};
 pub(crate) use variables::variables;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Minimum limit of a memory cgroup, to have room for two more processes.
-pub(super) const MIN_CGROUP_BYTES: u64 = 32 << 20;
+pub(crate) const MIN_CGROUP_BYTES: u64 = 32 << 20;
 /// Exit status of a call that does not start its command, as for `env` and `timeout`.
 const NOT_STARTED: i32 = 125;
 /// Maximum delay of the command by a file system that does not answer.

@@ -12,7 +12,7 @@
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
 use crate::runtime::{cancellation, errno, generation, process};
-use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, USUAL_RING_BYTES, segment_bytes};
+use rpd_ring::layout::{CGROUP_DIVISOR, MAX_RING_BYTES, MIN_RING_BYTES, USUAL_RING_BYTES, segment_bytes};
 use rpd_ring::memory::{RingMemory, can_populate};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -21,8 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Number of rings of the usual size that cannot grow.
 const MAX_FULL_RINGS: usize = 16;
-/// The rings may use one part in this many of the cgroup's limit.
-const LIMIT_DIVISOR: usize = 32;
 /// Rings may use one part in this many of the free memory of the cgroup at once, since other processes need some as
 /// well.
 const FREE_DIVISOR: usize = 8;
@@ -198,7 +196,7 @@ fn limit(settings: &TraceSettings) -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {
             let cgroup = cgroup_room().limit;
-            let share = cgroup / LIMIT_DIVISOR;
+            let share = cgroup / CGROUP_DIVISOR;
             HAS_CGROUP.store(cgroup != UNKNOWN, Relaxed);
             IS_TIGHT.store(share < settings.memory, Relaxed);
             let limit = settings.memory.min(share);
