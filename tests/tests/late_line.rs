@@ -130,7 +130,11 @@ fn nothing_is_analysed_without_calls_to_mpi() {
     let database = folder.path().join("run.db");
     let merge = merged(&[], &inputs, &database);
     assert!(!is_analysed(&merge), "{}", merge.summary);
-    assert!(merge.late.as_ref().unwrap().contains("no calls to MPI of several ranks"), "{}", merge.summary);
+    assert!(
+        merge.late.as_ref().unwrap().contains("no calls to MPI or RCCL of several ranks"),
+        "{}",
+        merge.summary
+    );
     assert_same_as_report(&merge, &database);
 }
 

@@ -167,7 +167,7 @@ fn hostile_names_keep_the_screen_small() {
 fn a_run_without_calls_of_several_ranks_says_so() {
     let shard = repository().join("tests/data/shard-v3.rpdshard");
     let screen = printed(&[], &shard);
-    let reason = "no calls to MPI of several ranks were recorded; record with rpd-collect";
+    let reason = "no calls to MPI or RCCL of several ranks were recorded; rpd-collect records these, but no other communication, such as that of gloo";
     let text = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(&format!("CANNOT TELL which rank the others wait for: {reason}")), "{screen}");
     assert_fits(&screen);

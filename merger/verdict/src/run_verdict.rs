@@ -144,7 +144,7 @@ mod tests {
         let verdict = RunVerdict::without_calls(&[1, 2]);
         let reasons = [
             "nothing was recorded of ranks 1-2",
-            "no calls to MPI of several ranks were recorded; record with rpd-collect",
+            "no calls to MPI or RCCL of several ranks were recorded; rpd-collect records these, but no other communication, such as that of gloo",
         ];
         let object: Json = serde_json::from_str(verdict.object()).unwrap();
         assert_eq!((&object["verdict"], &object["reasons"]), (&json!("cannot_tell"), &json!(reasons)));

@@ -28,7 +28,7 @@ pub(crate) fn limit_reason(limit: &DiagnosisLimit, calls: &RunCalls) -> String {
             format!("{found} in the window, at least 10 are necessary; choose a longer one")
         }
         DiagnosisLimit::NoCalls => {
-            "no calls to MPI of several ranks were recorded; record with rpd-collect".to_owned()
+            "no calls to MPI or RCCL of several ranks were recorded; rpd-collect records these, but no other communication, such as that of gloo".to_owned()
         }
         DiagnosisLimit::Threads { processes } => format!(
             "{} in several threads, and which thread waits for which is not recorded",
@@ -183,7 +183,7 @@ mod tests {
         let limits = [
             (
                 DiagnosisLimit::NoCalls,
-                "no calls to MPI of several ranks were recorded; record with rpd-collect",
+                "no calls to MPI or RCCL of several ranks were recorded; rpd-collect records these, but no other communication, such as that of gloo",
             ),
             (
                 DiagnosisLimit::Threads { processes: 1 },

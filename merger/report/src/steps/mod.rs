@@ -14,7 +14,7 @@ use crate::waiting::{
 };
 use lengths::{StepFlag, StepLengths};
 use rows::{StepRow, TypicalTimes, compared_timelines, step_rows, steps_in_row};
-use rpd_calls::StepKind;
+use rpd_calls::{MissingCalls, StepKind};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
@@ -84,6 +84,9 @@ pub(crate) fn report_steps(
 /// Describes how the steps were found.
 pub(crate) fn steps_text(found: &AnalysedRun<'_>) -> String {
     let Some(steps) = &found.calls.steps else {
+        if found.calls.unavailable.contains(&MissingCalls::NoMpiCalls) {
+            return "none found: they are found in ranks with calls to MPI or RCCL".to_owned();
+        }
         return "none found; mark them with ranges, or name ranges of the run with --step NAME".to_owned();
     };
     let count = counted(steps.count.into(), "step");
