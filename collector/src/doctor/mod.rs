@@ -83,6 +83,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
         .print("library", library::check(options.command.first().map(OsString::as_os_str), program.as_ref()));
     report.print("socket", library::socket(random));
     report.print("memory", memory::check(&options));
+    report.print("files", surroundings::open_files());
     report.print("cpus", surroundings::cpus(&options, &environment));
     report.print("waits", [surroundings::preemptions(&options)]);
     report.print("output", folder::check(&identity.root, options.max_bytes()));

@@ -10,6 +10,7 @@ use crate::host::{cpus, tick_source};
 use crate::launcher::{LauncherEnvironment, is_on_one_node, ranks_of_node};
 use crate::node_metrics::{amd_devices, waits_are_counted, why_not_followed};
 use crate::session::SessionIdentity;
+use rustix::process::{Resource, getrlimit};
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::Path;
@@ -37,6 +38,25 @@ pub(super) fn cpus(options: &CollectOptions, environment: &LauncherEnvironment) 
     };
     found.extend(crowding);
     found
+}
+
+/// Open files that recording needs at least, and those that many processes and threads below a collector need.
+const LEAST_FILES: u64 = 64;
+const USUAL_FILES: u64 = 1024;
+
+/// Reports a low limit of open files. The collector raises its own limit as far as the system lets it.
+pub(super) fn open_files() -> Option<CheckFinding> {
+    let limit = getrlimit(Resource::Nofile).maximum.filter(|limit| *limit < USUAL_FILES)?;
+    if limit < LEAST_FILES {
+        let what = format!("`ulimit -Hn` allows {limit} open files; recording needs {LEAST_FILES}");
+        return Some(CheckFinding::problem(
+            what,
+            "the command would run untraced, or with less recorded; raise it",
+        ));
+    }
+    Some(CheckFinding::Note(format!(
+        "`ulimit -Hn` allows {limit} open files: of many processes below one rpd-collect, some CPU times and stacks are not recorded"
+    )))
 }
 
 /// Reports the rank and the run.

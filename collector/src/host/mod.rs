@@ -5,6 +5,7 @@
 pub(crate) mod bounded_read;
 pub(crate) mod claim;
 pub(crate) mod cpus;
+pub(crate) mod descriptors;
 pub(crate) mod event_flag;
 pub(crate) mod machine;
 pub(crate) mod poll;

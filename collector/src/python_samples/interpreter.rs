@@ -1,6 +1,6 @@
 //! Finds the interpreter in a process: the program or library with `_PyRuntime`, and its version.
 
-use super::layout::{InterpreterLayout, LayoutError, layout_of};
+use super::layout::{InterpreterLayout, LayoutError, SUPPORTED_VERSIONS, layout_of};
 use super::memory::{ProcessMemory, ReadError};
 use crate::host::bounded_read::read_at_most;
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache};
@@ -94,6 +94,11 @@ pub(super) fn find(
         let symbols = symbols_of(pid, &file).unwrap_or_default();
         let InterpreterSymbols { runtime: Some(runtime), code_type: Some(code_type), version } = symbols
         else {
+            // Before 3.7, there is no such symbol.
+            if let Some((major, minor)) = version_in(name).filter(|version| *version < SUPPORTED_VERSIONS[0])
+            {
+                return Err(LayoutError::OtherVersion(major, minor).into());
+            }
             if examined.0.len() < MAX_EXAMINED {
                 examined.0.insert(file.inode);
             }

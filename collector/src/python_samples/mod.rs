@@ -143,6 +143,8 @@ struct PythonSamples {
     has_ticks: bool,
     /// Samples of processes that have ended, and those that were dropped.
     ended: (u64, u64),
+    /// There was a recorded thread.
+    has_had_threads: bool,
 }
 
 impl PythonSamples {
@@ -160,6 +162,7 @@ impl PythonSamples {
             periods: BTreeMap::new(),
             has_ticks: has_ticks(),
             ended: (0, 0),
+            has_had_threads: false,
         }
     }
 
@@ -168,6 +171,7 @@ impl PythonSamples {
         let Some(mut listed) = self.list.changed_since(&mut self.seen) else { return };
         listed.sort_by_key(|thread| thread.number);
         listed.truncate(MAX_THREADS);
+        self.has_had_threads |= !listed.is_empty();
         let mut by_process: BTreeMap<u32, Vec<RecordedThread>> = BTreeMap::new();
         listed.into_iter().for_each(|thread| by_process.entry(thread.source).or_default().push(thread));
         let ended = &mut self.ended;
@@ -269,9 +273,11 @@ impl PythonSamples {
             (samples, changed) = (samples + process.samples, changed + process.changed);
         }
         if samples == 0 && self.refusals.is_empty() {
-            warn(format_args!(
-                "note: no Python stacks are recorded: no recorded thread ran Python of an interpreter that could be found"
-            ));
+            let why = match self.has_had_threads {
+                true => "no recorded thread ran Python of an interpreter that could be found",
+                false => "those of threads with ranges, marks or calls are, and there was none",
+            };
+            warn(format_args!("note: no Python stacks are recorded: {why}"));
         }
         if changed as f64 > samples as f64 * MIN_REPORTED {
             warn(format_args!(

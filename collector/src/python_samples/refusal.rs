@@ -35,6 +35,8 @@ pub(super) enum PythonRefusal {
     Interpreter(String),
     /// The process is in another pid namespace or time namespace.
     OtherNamespace,
+    /// The collector may open no more files.
+    NoDescriptor,
 }
 
 impl PythonRefusal {
@@ -135,6 +137,9 @@ impl fmt::Display for PythonRefusal {
                 "the system forbids reading its memory: perhaps it is not dumpable (prctl PR_SET_DUMPABLE), or a security module \
                  such as SELinux or the container forbids it",
             ),
+            PythonRefusal::NoDescriptor => {
+                f.write_str("rpd-collect may open no more files; raise the limit of `ulimit -n`")
+            }
             PythonRefusal::System(error) => write!(f, "its memory cannot be opened: {error}"),
             PythonRefusal::Interpreter(why) => f.write_str(why),
             PythonRefusal::OtherNamespace => {

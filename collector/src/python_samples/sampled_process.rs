@@ -7,7 +7,7 @@ use super::refusal::PythonRefusal;
 use super::stack_text::StackTexts;
 use super::stacks::{StackReader, ThreadState};
 use crate::drain::RecordedThread;
-use crate::host::process;
+use crate::host::{descriptors, process};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -143,7 +143,14 @@ impl SampledProcess {
         if now < next {
             return None;
         }
-        if process::stat(self.pid).map(|stat| stat.start_ticks) != self.start_ticks {
+        if descriptors::are_exhausted() {
+            self.search_again(pause, now);
+            return Some(PythonRefusal::NoDescriptor);
+        }
+        let start_ticks = process::stat(self.pid).map(|stat| stat.start_ticks);
+        // There may have been no descriptor to read it before.
+        self.start_ticks = self.start_ticks.or(start_ticks);
+        if start_ticks != self.start_ticks {
             self.state = ProcessState::GivenUp;
             return None;
         }
@@ -161,11 +168,16 @@ impl SampledProcess {
             Err(refused) => refused,
         };
         if refused == PythonRefusal::NoInterpreter {
-            self.state = ProcessState::Searching { pause: (pause * 2).min(MAX_PAUSE), next: now + pause };
+            self.search_again(pause, now);
             return None;
         }
         self.state = ProcessState::GivenUp;
         (refused != PythonRefusal::Ended && !process::has_ended(self.pid)).then_some(refused)
+    }
+
+    /// Looks for the interpreter again after a pause.
+    fn search_again(&mut self, pause: Duration, now: Instant) {
+        self.state = ProcessState::Searching { pause: (pause * 2).min(MAX_PAUSE), next: now + pause };
     }
 
     /// Samples all threads.

@@ -19,7 +19,8 @@ mod thread_sums;
 
 use crate::drain::{RecordedThread, RecordedThreads};
 use crate::host::cpus::cpus_of_thread;
-use crate::host::machine;
+use crate::host::{descriptors, machine};
+use crate::log::warn;
 use crate::shard_output::{
     CountedThread, MetricAgent, MetricCounter, MetricsDescription, MetricsTick, OutputBatch, OutputItem,
     SideOutput,
@@ -73,6 +74,10 @@ pub(super) struct ThreadTimes {
     max_open_files: usize,
     output: SideOutput,
     items: Vec<OutputItem>,
+    /// In this tick, no file could be opened.
+    lacks_descriptors: bool,
+    /// That was printed.
+    has_warned: bool,
 }
 
 struct SampledThread {
@@ -142,6 +147,8 @@ impl ThreadTimes {
             max_open_files,
             output,
             items: Vec::new(),
+            lacks_descriptors: false,
+            has_warned: false,
         }
     }
 
@@ -159,8 +166,10 @@ impl ThreadTimes {
         let has_room = self.items.len() < MAX_PENDING_ITEMS;
         let mut sampled = self.threads.iter().filter(|thread| thread.state.is_sampled()).count();
         let mut completed = CompletedValues::new();
+        self.lacks_descriptors = false;
         for at in 0..self.threads.len() {
-            if matches!(self.threads[at].state, ThreadState::Waiting) && sampled < MAX_THREADS {
+            let is_waiting = matches!(self.threads[at].state, ThreadState::Waiting);
+            if is_waiting && sampled < MAX_THREADS && !self.lacks_descriptors {
                 self.threads[at].state = self.begin(at, time, sampled);
                 sampled += usize::from(self.threads[at].state.is_sampled());
                 continue;
@@ -227,7 +236,7 @@ impl ThreadTimes {
     }
 
     /// Begins to sample a thread.
-    fn begin(&self, at: usize, time: i64, sampled: usize) -> ThreadState {
+    fn begin(&mut self, at: usize, time: i64, sampled: usize) -> ThreadState {
         let RecordedThread { pid, tid, .. } = self.threads[at].thread;
         let folder = self.root.join(format!("proc/{pid}/task/{tid}"));
         let has_state = |known: &&SampledThread| match &known.state {
@@ -236,8 +245,8 @@ impl ThreadTimes {
         };
         let states = self.threads.iter().filter(has_state).count();
         let wants_state = states < if tid == pid { MAX_STATES_WITH_MAIN } else { MAX_STATES };
-        let Some(mut files) = ThreadFiles::open(&folder, wants_state) else { return ThreadState::Failed };
-        let Some(sums) = files.sample() else { return ThreadState::Failed };
+        let Some(mut files) = ThreadFiles::open(&folder, wants_state) else { return self.without_files() };
+        let Some(sums) = files.sample() else { return self.without_files() };
         let states = states + usize::from(files.has_state());
         let others = (sampled + 1).saturating_sub(states);
         let has_descriptors = states * THREAD_FILES + others <= self.max_open_files;
@@ -248,6 +257,20 @@ impl ThreadTimes {
         let followed = is_followed.then(|| Box::new(FollowedThread::new(tid)));
         let (shares, rows) = (Box::new(ThreadShares::new(time, sums)), ThreadRows::Held(Vec::new()));
         ThreadState::Sampled { files, shares, followed, rows }
+    }
+
+    /// Returns the state of a thread whose files cannot be opened: later there may be a descriptor for them.
+    fn without_files(&mut self) -> ThreadState {
+        self.lacks_descriptors = descriptors::are_exhausted();
+        if !self.lacks_descriptors {
+            return ThreadState::Failed;
+        }
+        if !std::mem::replace(&mut self.has_warned, true) {
+            warn(format_args!(
+                "warning: CPU times of some threads are not recorded: rpd-collect may open no more files; raise the limit of `ulimit -n`"
+            ));
+        }
+        ThreadState::Waiting
     }
 
     /// Describes the counters of a thread, and adds its values so far to those that are `completed`.
