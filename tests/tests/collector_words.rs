@@ -58,7 +58,9 @@ fn a_loss_comes_with_what_to_do_about_it() {
             format!(
                 "{lost} (ring_full): next time, raise --ring-memory and --ring-size, or leave the collector more CPU time"
             ),
-            format!("{lost} (no_memory): next time, raise --ring-memory, or give the job more memory"),
+            format!(
+                "{lost} (no_memory): next time, raise --ring-memory, or give the job more memory; the log of the rank names the limit"
+            ),
             format!("{lost} (bad_record)"),
             format!("{lost} (no_space): next time, raise --max-size or choose another place with -o DIR"),
         ]

@@ -88,7 +88,9 @@ fn next_step(cause: LossCause) -> Option<&'static str> {
         LossCause::RingFull => {
             Some("raise --ring-memory and --ring-size, or leave the collector more CPU time")
         }
-        LossCause::NoMemory => Some("raise --ring-memory, or give the job more memory"),
+        LossCause::NoMemory => {
+            Some("raise --ring-memory, or give the job more memory; the log of the rank names the limit")
+        }
         LossCause::NoSpace => Some("raise --max-size or choose another place with -o DIR"),
         _ => None,
     }

@@ -175,7 +175,7 @@ impl PythonEvidence {
             "in Python, {} of {label} in {}{}",
             spent_text(found, finding, share),
             function_text(found, chosen),
-            comparison_text(typical, explained)
+            comparison_text(share, typical, explained)
         ))
     }
 
@@ -205,9 +205,17 @@ fn spent_text(found: &AnalysedRun<'_>, finding: &JobFinding, share: SampledShare
     format!("{they} {} ({})", percent(share.share), points(share.error))
 }
 
-/// Words the same share of other ranks, and how much of the longer work the difference explains.
-fn comparison_text(typical: Option<SampledShare>, explained: SampledShare) -> String {
+/// Words the same share of other ranks, and how much of the longer work the difference explains. If they have the same share, the
+/// function is where the work takes longer, and not why.
+fn comparison_text(share: SampledShare, typical: Option<SampledShare>, explained: SampledShare) -> String {
+    let is_equal =
+        |typical: SampledShare| (share.share - typical.share).abs() <= share.error.hypot(typical.error);
     match typical {
+        Some(typical) if is_equal(typical) => format!(
+            ", as other ranks do, {} ({}): it takes longer there, for a reason that this does not show",
+            percent(typical.share),
+            points(typical.error)
+        ),
         Some(typical) => format!(
             ", other ranks {} ({}); this explains {} ({}) of its longer time",
             percent(typical.share),
@@ -278,4 +286,20 @@ fn function_text(found: &AnalysedRun<'_>, chosen: ChosenFunction) -> String {
         (file, line) => format!(" ({}:{line})", shorter(file)),
     };
     shorter(&function.name) + &place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_equal_share_of_other_ranks_is_no_reason() {
+        let of = |share: f64, error: f64| SampledShare { share, error };
+        let text =
+            |own: f64, typical: f64| comparison_text(of(own, 0.03), Some(of(typical, 0.03)), of(1.0, 0.1));
+        assert!(text(1.0, 0.97).ends_with("it takes longer there, for a reason that this does not show"));
+        let expected =
+            ", other ranks 12 % (+- 3.0 points); this explains 100 % (+- 10 points) of its longer time";
+        assert_eq!(text(0.61, 0.12), expected);
+    }
 }
