@@ -189,13 +189,17 @@ pub(crate) fn choose_function(
     for candidate in candidates {
         match inclusive_of(candidate.0) {
             (share, Some((typical, _))) if share.min(typical) >= COMMON_SHARE => common.push(candidate),
-            (share, typical) if is_larger(share, named.effective, typical) => special.push(candidate),
-            _ => {}
+            (share, typical) => {
+                let explains_all = candidate.1 >= best * ABOUT_EQUAL;
+                if explains_all || is_larger(share, named.effective, typical) {
+                    special.push(candidate);
+                }
+            }
         }
     }
     let is_frame = special.is_empty();
-    let best = about_best(if is_frame { common } else { special });
-    let (function, beyond_ns) = innermost(&best, named, frames).ok_or(none)?;
+    let fitting = about_best(if is_frame { common } else { special });
+    let (function, beyond_ns) = innermost(&fitting, named, frames).ok_or(none)?;
     let own = shares.get(&function).copied().unwrap_or_default().own;
     let (inclusive, typical) = inclusive_of(function);
     let typical = typical.map(|(share, samples)| SampledShare::of_samples(share, samples));
