@@ -178,8 +178,9 @@ pub(crate) struct Below {
 pub(crate) fn below(pid: u32) -> Below {
     let find = || {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
-        let children: String = children.map(Result::unwrap).collect();
+        // A thread may end between its listing and the reading of its file.
+        let children = tasks.map(|task| std::fs::read_to_string(task?.path().join("children")));
+        let children: String = children.map(Result::unwrap_or_default).collect();
         let all = children.split_whitespace().map(|pid| pid.parse().unwrap());
         let collects = |pid: &u32| {
             let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
