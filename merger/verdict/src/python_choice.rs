@@ -13,7 +13,7 @@ const MIN_EXPLAINED: f64 = 0.5;
 /// The lower end of what a function explains must be at least this share of the longer work.
 const MIN_CERTAIN: f64 = 0.25;
 /// Maximum error of what a function explains, as a share of that: of many functions, some differ by chance.
-const MAX_RELATIVE_ERROR: f64 = 0.5;
+const MAX_RELATIVE_ERROR: f64 = 0.4;
 /// A function is named if it explains at least this share of what the best one does, which is mostly one around all work: the rest
 /// of the work may be somewhat longer, too, as on a slower core.
 const MIN_OF_BEST: f64 = 0.8;
@@ -184,7 +184,7 @@ pub(crate) fn choose_function(
         let share = shares.get(&function).copied().unwrap_or_default().inclusive;
         (share, typical_of(function, &|_, shares| shares.inclusive))
     };
-    // What contains all work of all threads does not tell them apart, and where all work is longer, each function is.
+    // A function around all work of all threads does not distinguish them. Where all work is longer, every function is.
     let (mut common, mut special) = (Vec::new(), Vec::new());
     for candidate in candidates {
         match inclusive_of(candidate.0) {
