@@ -273,8 +273,12 @@ fn alone_a_slow_function_of_a_real_program_is_named_with_its_share() {
             let python = &finding["cause"]["python"];
             let is_right = match pattern {
                 "function" => {
-                    let near = |found: &Json, truth: f64| {
-                        found.as_f64().is_some_and(|share| (share - truth).abs() < 0.05)
+                    // Runs of 6 s have too few samples for 5 points: there, the truth is within the error that is reported.
+                    let near = |of: &str, truth: f64| {
+                        let [share, error] =
+                            [of.to_owned(), format!("{of}_error")].map(|key| python[key].as_f64());
+                        let reported = error.filter(|_| seconds == "6").unwrap_or(0.0);
+                        share.is_some_and(|share| (share - truth).abs() < reported.max(0.05))
                     };
                     let place = (python["function"].as_str(), finding["subject"]["ranks"] == json!([1]));
                     let is_named = place == (Some("augment"), true);
@@ -284,8 +288,8 @@ fn alone_a_slow_function_of_a_real_program_is_named_with_its_share() {
                     is_named
                         && file.ends_with("slow_function.py")
                         && is_in_loop
-                        && near(&python["share"], shares[1][0])
-                        && near(&python["typical_share"], shares[0][0])
+                        && near("share", shares[1][0])
+                        && near("typical_share", shares[0][0])
                 }
                 "garbage" => {
                     let cause = &finding["cause"];
