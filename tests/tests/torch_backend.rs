@@ -1,7 +1,7 @@
 //! PyTorch's profiler under rpd-collect, with a real torch: the program does what it does without.
 
 use rpd_shard::Shard;
-use rpd_tests::harness::{Database, Job, JobOutcome, binary, rpd_merge, skip};
+use rpd_tests::harness::{Database, Job, JobOutcome, binary, free_port, rpd_merge, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -149,10 +149,6 @@ fn train(folder: &Path, python: &str, port: u16, options: Option<&[&str]>) -> Ve
             [0, 1].map(|number| scope.spawn(move || rank(number).run())).into_iter().collect();
         ranks.into_iter().map(|rank| rank.join().unwrap().success()).collect()
     })
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

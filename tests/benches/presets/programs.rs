@@ -4,10 +4,9 @@ use crate::ALONE;
 use crate::runs::ProgramRun;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use rpd_tests::harness::{Job, binary, mpirun, python, repository};
+use rpd_tests::harness::{Job, binary, free_port, mpirun, python, repository};
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,9 +57,8 @@ impl MeasuredProgram {
         build: &str,
         folder: &Path,
     ) -> Result<ProgramRun, Box<dyn Error>> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut job = mpirun(RANKS).limit(LIMIT).env("MASTER_ADDR", "127.0.0.1");
-        job = job.env("MASTER_PORT", port.to_string()).env("PYTHONWARNINGS", "ignore");
+        job = job.env("MASTER_PORT", free_port().to_string()).env("PYTHONWARNINGS", "ignore");
         let output = folder.join("out");
         if way != ALONE {
             job = job.arg(binary("rpd-collect")).args(["--config", way, "-o"]).arg(&output).arg("--");

@@ -2,6 +2,7 @@
 
 mod binaries;
 mod database;
+mod free_port;
 mod job;
 mod merge;
 mod mpi;
@@ -13,6 +14,7 @@ mod tree;
 
 pub use binaries::{binary, built, python, repository};
 pub use database::{AMD_TAGS, Database, dump_difference};
+pub use free_port::free_port;
 pub use job::{Job, JobOutcome};
 pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, rpd_merge_mpi};
 pub use mpi::{mpi_missing, mpirun};
