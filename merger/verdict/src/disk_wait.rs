@@ -199,15 +199,16 @@ impl DiskWait {
     /// Returns whether calls for files or GPUs decide whether these waits explain most of the longer work.
     fn may_be_in_calls(&self) -> bool {
         match self.explained >= MIN_LIKELY {
-            true => self.explained_outside_calls < MIN_LIKELY,
+            true => self.explained_outside_calls - self.explained_error < MIN_LIKELY,
             false => self.explained_without_calls_of_others >= MIN_LIKELY,
         }
     }
 
-    /// Returns whether the samples show that the waits explain most of the longer work, or that they do not.
+    /// Returns whether the samples show that the waits explain most of the longer work, or that they do not: half of it must be
+    /// outside the interval.
     fn is_decided(&self) -> bool {
         let is_excluded = self.explained + self.explained_error < MIN_LIKELY;
-        is_excluded || self.explained >= MIN_LIKELY && self.explained > self.explained_error
+        is_excluded || self.explained - self.explained_error >= MIN_LIKELY
     }
 }
 
@@ -324,6 +325,6 @@ mod tests {
             .is_decided()
         };
         assert_eq!([of(0.9, 0.2), of(0.1, 0.1)], [true, true]);
-        assert_eq!([of(0.4, 0.2), of(0.6, 0.7)], [false, false]);
+        assert_eq!([of(0.4, 0.2), of(0.6, 0.7), of(0.6, 0.2)], [false; 3]);
     }
 }
