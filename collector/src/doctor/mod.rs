@@ -85,7 +85,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     report.print("memory", memory::check(&options));
     report.print("files", surroundings::open_files());
     report.print("cpus", surroundings::cpus(&options, &environment));
-    report.print("waits", [surroundings::preemptions(&options)]);
+    report.print("waits", surroundings::waits(&options));
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
     report.print("events", [surroundings::event_clock(options.clock)]);

@@ -15,13 +15,14 @@ const FIND_MODULE: &str =
 /// Prefix of the answer. Any other line is a message of the interpreter.
 const MODULE: &str = "module:";
 
-/// Prints the version, and whether the interpreter has no global lock.
-const FIND_VERSION: &str = "import sys, sysconfig\nprint('version:%d.%d%s' % (*sys.version_info[:2], \
-     't' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''))";
+/// Prints the version, whether the interpreter has no global lock, and whether it is older than the release of that version.
+const FIND_VERSION: &str = "import sys, sysconfig\nprint('version:%d.%d%s%s' % (*sys.version_info[:2], \
+     't' if sysconfig.get_config_var('Py_GIL_DISABLED') else '', \
+     '' if sys.version_info[3] == 'final' else ' (%s)' % sys.version_info[3]))";
 /// Prefix of the answer.
 const VERSION: &str = "version:";
 
-const RATE_AND_COST: &str = "99 times a second, or more rarely where that would take more than 0.9 % of a core for a thread or 2 % for the node; \
+const RATE_AND_COST: &str = "99 times a second, or more rarely where that would take more than 0.8 % of a core for a thread or 2 % for the node; \
                              native functions are not seen";
 
 /// Checks whether stacks of the first of these programs that is a Python interpreter can be sampled.
@@ -80,7 +81,9 @@ fn samples_of_interpreter(programs: &[&Path]) -> CheckFinding {
     };
     let supported = SUPPORTED_VERSIONS.iter().any(|(major, minor)| format!("{major}.{minor}") == version);
     if !supported {
-        let what = format!("stacks of Python {version} cannot be read, those of 3.9 to 3.13 can");
+        let what = format!(
+            "stacks of Python {version} cannot be read, those of the releases 3.9 to 3.13 with a global interpreter lock can"
+        );
         return CheckFinding::problem(what, "use another Python, or record without `python` in --trace");
     }
     CheckFinding::Ok(format!("stacks of recorded threads of Python {version} are sampled {RATE_AND_COST}"))
