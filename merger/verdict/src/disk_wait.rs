@@ -200,7 +200,7 @@ impl DiskWait {
     fn may_be_in_calls(&self) -> bool {
         match self.explained >= MIN_LIKELY {
             true => self.explained_outside_calls - self.explained_error < MIN_LIKELY,
-            false => self.explained_without_calls_of_others >= MIN_LIKELY,
+            false => self.explained_without_calls_of_others + self.explained_error >= MIN_LIKELY,
         }
     }
 
@@ -309,21 +309,32 @@ mod tests {
         }
     }
 
+    /// Waits that explain so much: with all calls, without those of the named threads, and without those of others.
+    fn waits(
+        [explained, explained_outside_calls, explained_without_calls_of_others]: [f64; 3],
+        explained_error: f64,
+    ) -> DiskWait {
+        DiskWait {
+            named: SampledShare { share: 0.1, error: 0.01 },
+            typical: None,
+            explained,
+            explained_error,
+            explained_outside_calls,
+            explained_without_calls_of_others,
+        }
+    }
+
+    #[test]
+    fn calls_that_may_wait_themselves_decide_within_the_error() {
+        let of = |explained, error| waits(explained, error).may_be_in_calls();
+        assert_eq!([of([0.9; 3], 0.2), of([0.2; 3], 0.2)], [false, false], "no such calls");
+        assert_eq!([of([0.9, 0.8, 0.9], 0.2), of([0.9, 0.6, 0.9], 0.2)], [false, true]);
+        assert_eq!([of([0.2, 0.1, 0.3], 0.1), of([0.2, 0.1, 0.45], 0.1)], [false, true]);
+    }
+
     #[test]
     fn a_cause_is_decided_if_the_samples_are_enough() {
-        let of = |explained, explained_error| {
-            let named = SampledShare { share: 0.1, error: 0.01 };
-            let [explained_outside_calls, explained_without_calls_of_others] = [explained; 2];
-            DiskWait {
-                named,
-                typical: None,
-                explained,
-                explained_error,
-                explained_outside_calls,
-                explained_without_calls_of_others,
-            }
-            .is_decided()
-        };
+        let of = |explained, error| waits([explained; 3], error).is_decided();
         assert_eq!([of(0.9, 0.2), of(0.1, 0.1)], [true, true]);
         assert_eq!([of(0.4, 0.2), of(0.6, 0.7), of(0.6, 0.2)], [false; 3]);
     }
