@@ -212,7 +212,7 @@ fn comparison_text(share: SampledShare, typical: Option<SampledShare>, explained
         |typical: SampledShare| (share.share - typical.share).abs() <= share.error.hypot(typical.error);
     match typical {
         Some(typical) if is_equal(typical) => format!(
-            ", as other ranks do, {} ({}): it takes longer there, for a reason that this does not show",
+            ", other ranks {} ({}), the same within the errors: it takes longer there, for a reason that this does not show",
             percent(typical.share),
             points(typical.error)
         ),
