@@ -138,7 +138,7 @@ impl fmt::Display for PythonRefusal {
                  such as SELinux or the container forbids it",
             ),
             PythonRefusal::NoDescriptor => {
-                f.write_str("rpd-collect may open no more files; raise the limit of `ulimit -n`")
+                f.write_str("rpd-collect may open no more files; raise the hard limit (`ulimit -Hn`)")
             }
             PythonRefusal::System(error) => write!(f, "its memory cannot be opened: {error}"),
             PythonRefusal::Interpreter(why) => f.write_str(why),

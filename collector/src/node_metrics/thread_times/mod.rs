@@ -267,7 +267,7 @@ impl ThreadTimes {
         }
         if !std::mem::replace(&mut self.has_warned, true) {
             warn(format_args!(
-                "warning: CPU times of some threads are not recorded: rpd-collect may open no more files; raise the limit of `ulimit -n`"
+                "warning: CPU times of some threads are not recorded: rpd-collect may open no more files; raise the hard limit (`ulimit -Hn`)"
             ));
         }
         ThreadState::Waiting
