@@ -59,7 +59,7 @@ fn a_loss_comes_with_what_to_do_about_it() {
                 "{lost} (ring_full): next time, raise --ring-memory and --ring-size, or leave the collector more CPU time"
             ),
             format!(
-                "{lost} (no_memory): next time, raise --ring-memory, or give the job more memory; the log of the rank names the limit"
+                "{lost} (no_memory): next time, raise --ring-memory, or give the job more memory; messages of rpd-collect name the reason"
             ),
             format!("{lost} (bad_record)"),
             format!("{lost} (no_space): next time, raise --max-size or choose another place with -o DIR"),

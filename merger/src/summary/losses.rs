@@ -89,7 +89,7 @@ fn next_step(cause: LossCause) -> Option<&'static str> {
             Some("raise --ring-memory and --ring-size, or leave the collector more CPU time")
         }
         LossCause::NoMemory => {
-            Some("raise --ring-memory, or give the job more memory; the log of the rank names the limit")
+            Some("raise --ring-memory, or give the job more memory; messages of rpd-collect name the reason")
         }
         LossCause::NoSpace => Some("raise --max-size or choose another place with -o DIR"),
         _ => None,
