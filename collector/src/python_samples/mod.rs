@@ -105,6 +105,7 @@ fn run(threads: RecordedThreads, ranks: u32, output: SideOutput, stopped: &Recei
             rate.took(around + sampled.saturating_sub(looked), samples.threads(), now);
             rate.period()
         } else {
+            rate.rest(now);
             IDLE_PERIOD
         };
         samples.send_if_due(now);

@@ -51,6 +51,13 @@ impl SamplingRate {
         self.owed_s += used.as_secs_f64();
     }
 
+    /// Notes a tick without samples. The next ones decide on the rate once there are enough of them: the first one reads much that
+    /// later ones know.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.owed_s += self.used.as_secs_f64();
+        (self.decided, self.used, self.ticks) = (now, Duration::ZERO, 0);
+    }
+
     /// Adds a tick in which samples of this many threads took this much CPU time.
     pub(super) fn took(&mut self, used: Duration, threads: usize, now: Instant) {
         self.used += used;
@@ -113,6 +120,23 @@ mod tests {
             }
         }
         assert!((20_000..=22_222).contains(&rate.period().as_micros()), "the rate rises again");
+    }
+
+    #[test]
+    fn the_first_sample_after_a_pause_does_not_decide_alone() {
+        let mut now = Instant::now();
+        let mut rate = SamplingRate::new(1, now);
+        for _ in 0..3 {
+            for _ in 0..40 {
+                now += Duration::from_millis(50);
+                rate.rest(now);
+            }
+            for at in 0..200 {
+                now += rate.period();
+                rate.took(Duration::from_micros(if at == 0 { 1000 } else { 50 }), 1, now);
+                assert_eq!(rate.period(), PERIOD, "after {at} samples");
+            }
+        }
     }
 
     #[test]
