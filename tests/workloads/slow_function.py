@@ -66,7 +66,7 @@ augment_rounds, layer_rounds = comm.bcast(
 )
 if comm.rank == 1 and pattern == "function":
     augment_rounds *= 8
-elif comm.rank == 1 and pattern == "both":
+elif pattern == "equal" or comm.rank == 1 and pattern == "both":
     augment_rounds, layer_rounds = augment_rounds * 2, layer_rounds * 2
 elif comm.rank == 1 and pattern == "garbage":
     collects, kept = True, [[number] for number in range(150000)]
