@@ -3,10 +3,11 @@
 use super::layout::{InterpreterLayout, LayoutError, SUPPORTED_VERSIONS, layout_of};
 use super::memory::{ProcessMemory, ReadError};
 use crate::host::bounded_read::read_at_most;
+use crate::host::descriptors;
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache};
 use rpd_files::open_input;
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
@@ -91,7 +92,7 @@ pub(super) fn find(
         if !may_be || examined.0.contains(&file.inode) {
             continue;
         }
-        let symbols = symbols_of(pid, &file).unwrap_or_default();
+        let symbols = symbols_of(pid, &file)?.unwrap_or_default();
         let InterpreterSymbols { runtime: Some(runtime), code_type: Some(code_type), version } = symbols
         else {
             // Before 3.7, there is no such symbol.
@@ -132,14 +133,19 @@ fn mapped_file(line: &str) -> Option<MappedFile<'_>> {
 }
 
 /// Finds the symbols of a mapped file. `None` if it is no such file, or not the one that is mapped any more.
-fn symbols_of(pid: i32, mapped: &MappedFile<'_>) -> Option<InterpreterSymbols> {
+///
+/// # Errors
+/// No file can be opened now.
+fn symbols_of(pid: i32, mapped: &MappedFile<'_>) -> io::Result<Option<InterpreterSymbols>> {
     // In a container, the process has other files under this path.
-    let file = open_input(format!("/proc/{pid}/root{}", mapped.path).as_ref()).ok()?;
-    let metadata = file.metadata().ok()?;
-    if metadata.ino() != mapped.inode || metadata.len() > MAX_FILE_BYTES {
-        return None;
-    }
-    symbols_in(file, mapped.start)
+    let file = match open_input(format!("/proc/{pid}/root{}", mapped.path).as_ref()) {
+        Ok(file) => file,
+        Err(error) if descriptors::is_exhaustion(&error) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let is_mapped = |found: Metadata| found.ino() == mapped.inode && found.len() <= MAX_FILE_BYTES;
+    let is_readable = file.metadata().is_ok_and(is_mapped);
+    Ok(is_readable.then(|| symbols_in(file, mapped.start)).flatten())
 }
 
 /// Finds the symbols of a file whose first byte is at an address.

@@ -2,6 +2,7 @@
 
 use super::interpreter::InterpreterError;
 use super::memory::ReadError;
+use crate::host::descriptors;
 use rustix::io::Errno;
 use std::fmt;
 use std::fs;
@@ -45,6 +46,9 @@ impl PythonRefusal {
         if is_end(error) {
             return PythonRefusal::Ended;
         }
+        if descriptors::is_exhaustion(error) {
+            return PythonRefusal::NoDescriptor;
+        }
         if error.kind() != io::ErrorKind::PermissionDenied {
             return PythonRefusal::System(error.to_string());
         }
@@ -83,6 +87,9 @@ impl PythonRefusal {
             InterpreterError::None => PythonRefusal::NoInterpreter,
             InterpreterError::Read(ReadError::Ended) => PythonRefusal::Ended,
             InterpreterError::System(error) if is_end(&error) => PythonRefusal::Ended,
+            InterpreterError::System(error) if descriptors::is_exhaustion(&error) => {
+                PythonRefusal::NoDescriptor
+            }
             other => PythonRefusal::Interpreter(other.to_string()),
         }
     }
@@ -169,6 +176,18 @@ mod tests {
             assert_eq!(PythonRefusal::of_open(1, &errno.into()), PythonRefusal::Ended);
         }
         assert_eq!(PythonRefusal::of_interpreter(ReadError::Ended.into()), PythonRefusal::Ended);
+    }
+
+    #[test]
+    fn a_reached_limit_of_open_files_is_named() {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            let error = || io::Error::from(errno);
+            assert_eq!(PythonRefusal::of_open(1, &error()), PythonRefusal::NoDescriptor);
+            assert_eq!(
+                PythonRefusal::of_interpreter(InterpreterError::System(error())),
+                PythonRefusal::NoDescriptor
+            );
+        }
     }
 
     #[test]

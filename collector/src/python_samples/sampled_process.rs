@@ -167,9 +167,16 @@ impl SampledProcess {
             }
             Err(refused) => refused,
         };
-        if refused == PythonRefusal::NoInterpreter {
-            self.search_again(pause, now);
-            return None;
+        match refused {
+            PythonRefusal::NoInterpreter => {
+                self.search_again(pause, now);
+                return None;
+            }
+            PythonRefusal::NoDescriptor => {
+                self.search_again(pause, now);
+                return Some(refused);
+            }
+            _ => {}
         }
         self.state = ProcessState::GivenUp;
         (refused != PythonRefusal::Ended && !process::has_ended(self.pid)).then_some(refused)
