@@ -14,6 +14,10 @@ use std::time::Duration;
 pub(crate) const PROGRAMS: [&str; 2] = ["stencil", "training"];
 /// Ranks of a run.
 const RANKS: usize = 2;
+/// Source of the stencil.
+const STENCIL: &str = "tests/workloads/halo.c";
+/// The training.
+const TRAINING: &str = "tests/workloads/ddp.py";
 /// Longest run.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -27,7 +31,7 @@ pub(crate) struct MeasuredProgram {
 /// Compiles the stencil.
 pub(crate) fn compile_stencil(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let program = folder.join("halo");
-    let source = repository().join("tests/workloads/halo.c");
+    let source = repository().join(STENCIL);
     let outcome = Job::new("mpicc").arg("-O2").arg("-o").arg(&program).arg(source).run();
     if outcome.code() == Some(0) { Ok(program) } else { Err(outcome.to_string().into()) }
 }
@@ -45,7 +49,7 @@ impl MeasuredProgram {
     }
 
     pub(crate) fn training(python: PathBuf, steps: u32) -> MeasuredProgram {
-        let script = repository().join("tests/workloads/ddp.py");
+        let script = repository().join(TRAINING);
         MeasuredProgram { name: PROGRAMS[1], command: vec![python, script, steps.to_string().into()] }
     }
 
@@ -84,11 +88,12 @@ impl MeasuredProgram {
     }
 }
 
-/// Returns a checksum of the library and the collector, by which runs of another build are known.
+/// Returns a checksum of the library, the collector and the programs, by which runs of other ones are known.
 pub(crate) fn build() -> Result<String, Box<dyn Error>> {
     let mut hasher = DefaultHasher::new();
-    for name in ["librpd_intercept.so", "rpd-collect"] {
-        std::fs::read(binary("rpd-collect").with_file_name(name))?.hash(&mut hasher);
+    let built = ["librpd_intercept.so", "rpd-collect"].map(|name| binary("rpd-collect").with_file_name(name));
+    for file in built.into_iter().chain([STENCIL, TRAINING].map(|source| repository().join(source))) {
+        std::fs::read(file)?.hash(&mut hasher);
     }
     Ok(format!("{:016x}", hasher.finish()))
 }
