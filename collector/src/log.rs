@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -20,6 +20,8 @@ use std::time::SystemTime;
 const MAX_LINES: u64 = 1000;
 /// Maximum length of one line.
 const MAX_LINE_BYTES: usize = 4096;
+/// Stack of the logging thread. The usual one may not fit where memory is limited, which a line may be about.
+const STACK_BYTES: usize = 256 << 10;
 /// Lines that wait for a stalled file system. Further lines are only counted.
 const MAX_QUEUED_LINES: usize = 64;
 
@@ -39,7 +41,7 @@ pub(crate) struct LogPlace {
     /// Name of the file in the folder.
     pub(crate) name: String,
     /// Receives every line that could not be written.
-    pub(crate) instead: Box<dyn Fn(&str) + Send>,
+    pub(crate) instead: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The log of this process.
@@ -47,6 +49,8 @@ struct Log {
     /// Destination, until the first message.
     place: Option<LogPlace>,
     open: Option<(SyncSender<String>, JoinHandle<u64>)>,
+    /// The place, if there was no memory for a thread that writes there.
+    unopened: Option<Arc<LogPlace>>,
     /// Number of lines that were dropped because the queue was full.
     missed: u64,
 }
@@ -74,7 +78,7 @@ pub(crate) fn warn(text: Arguments<'_>) {
 
 /// Directs the messages of [`warn`] in this process to a log from now on.
 pub(crate) fn open(place: LogPlace) {
-    let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, missed: 0 }));
+    let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, unopened: None, missed: 0 }));
 }
 
 /// Writes a line to the log of this process. Returns `false` if this process has no log.
@@ -82,9 +86,20 @@ pub(crate) fn write_line(text: Arguments<'_>) -> bool {
     let Some(mut log) = log() else { return false };
     if let Some(place) = log.place.take() {
         let (lines, incoming) = sync_channel(MAX_QUEUED_LINES);
-        let thread = std::thread::Builder::new().name("rpd-log".to_owned());
-        let writing = thread.spawn(move || write_all(&place, &incoming));
-        log.open = writing.ok().map(|thread| (lines, thread));
+        let thread = std::thread::Builder::new().name("rpd-log".to_owned()).stack_size(STACK_BYTES);
+        let place = Arc::new(place);
+        let place_of_thread = Arc::clone(&place);
+        match thread.spawn(move || write_all(&place_of_thread, &incoming)) {
+            Ok(thread) => log.open = Some((lines, thread)),
+            Err(_) => log.unopened = Some(place),
+        }
+    }
+    if let Some(place) = &log.unopened {
+        if log.missed < MAX_LINES {
+            (place.instead)(&text.to_string());
+        }
+        log.missed += 1;
+        return true;
     }
     let line = one_line(SystemTime::now(), &text.to_string());
     let sent = log.open.as_ref().is_some_and(|(lines, _)| lines.try_send(line).is_ok());
@@ -208,7 +223,6 @@ fn one_line(now: SystemTime, text: &str) -> String {
 mod tests {
     use super::*;
     use std::path::Path;
-    use std::sync::{Arc, Mutex};
     use std::time::{Duration, UNIX_EPOCH};
 
     const NAME: &str = "rank-00000.log";

@@ -22,6 +22,7 @@ mod python_samples;
 mod quiet;
 mod rccl;
 mod recording;
+mod ring_handover;
 mod ring_memory;
 mod roctx_api;
 mod support;

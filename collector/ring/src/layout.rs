@@ -33,7 +33,7 @@
 /// First eight bytes: `rpdring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 /// Version of this contract.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Maximum number of bytes of the identity.

@@ -3,10 +3,12 @@
 //! | offset | size | meaning |
 //! |---|---|---|
 //! | 0 | 4 | magic `rpdm` |
-//! | 4 | 4 | 1: the memfd of a ring is attached; a thread stays untraced: 2: for want of memory, 3: `ulimit -f` is too small; 4: events of threads without rings are lost; 5: a process has ended |
-//! | 8 | 4 | thread id, as the program sees it; 4: unused; 5: process id, as the sender sees it |
+//! | 4 | 4 | 1: the memfd of a ring is attached; 2: a thread stays untraced; 3: events of threads without rings are lost; 4: a process has ended |
+//! | 8 | 4 | 1, 2: thread id, as the program sees it; 3: unused; 4: process id, as the sender sees it |
 //! | 12 | 4 | [`crate::layout::VERSION`] |
-//! | 16 | 8 | 4: how many events; 5: status as `waitpid` gives it; else unused |
+//! | 16 | 8 | 1: why the ring is smaller than wanted, 0 if it is not; 2: why there is none; 3: how many events; 4: status as `waitpid` returns it |
+//!
+//! Reasons: 1: no memory, 2: `ulimit -f` is too small, 3: the program may open no more files.
 
 use crate::layout::VERSION;
 
@@ -37,13 +39,15 @@ pub enum LibraryMessage {
     Ring {
         /// Thread id, as the program sees it.
         tid: i32,
+        /// Why the ring is smaller than wanted, if it is.
+        cut: Option<RingObstacle>,
     },
     /// The thread has no ring.
     Untraced {
         /// Thread id, as the program sees it.
         tid: i32,
         /// The reason.
-        why: UntracedReason,
+        why: RingObstacle,
     },
     /// Number of events of threads without rings.
     Lost {
@@ -59,24 +63,32 @@ pub enum LibraryMessage {
     },
 }
 
-/// Why a thread has no ring.
+/// Why a thread has no ring, or a smaller one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UntracedReason {
+pub enum RingObstacle {
     /// The memory is not available.
-    NoMemory,
+    NoMemory = 1,
     /// `ulimit -f` allows no file of that size.
-    FileLimit,
+    FileLimit = 2,
+    /// The program may open no more files.
+    OpenFiles = 3,
+}
+
+impl RingObstacle {
+    fn of_number(number: u64) -> Option<RingObstacle> {
+        let all = [RingObstacle::NoMemory, RingObstacle::FileLimit, RingObstacle::OpenFiles];
+        all.into_iter().find(|obstacle| *obstacle as u64 == number)
+    }
 }
 
 impl LibraryMessage {
     /// Converts the message to bytes.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, id, value) = match self {
-            LibraryMessage::Ring { tid } => (1u32, tid, 0),
-            LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory } => (2u32, tid, 0),
-            LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit } => (3u32, tid, 0),
-            LibraryMessage::Lost { events } => (4u32, 0, events),
-            LibraryMessage::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
+            LibraryMessage::Ring { tid, cut } => (1u32, tid, cut.map_or(0, |why| why as u64)),
+            LibraryMessage::Untraced { tid, why } => (2, tid, why as u64),
+            LibraryMessage::Lost { events } => (3, 0, events),
+            LibraryMessage::Ended { pid, status } => (4, pid, u64::from(status as u32)),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         let (words, last) = bytes.split_at_mut(16);
@@ -97,11 +109,10 @@ impl LibraryMessage {
         let tid = i32::from_le_bytes(word(2)?);
         let value = u64::from_le_bytes(bytes.get(16..)?.try_into().ok()?);
         match u32::from_le_bytes(word(1)?) {
-            1 => Some(LibraryMessage::Ring { tid }),
-            2 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory }),
-            3 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit }),
-            4 => Some(LibraryMessage::Lost { events: value }),
-            5 => Some(LibraryMessage::Ended { pid: tid, status: value as u32 as i32 }),
+            1 => Some(LibraryMessage::Ring { tid, cut: RingObstacle::of_number(value) }),
+            2 => Some(LibraryMessage::Untraced { tid, why: RingObstacle::of_number(value)? }),
+            3 => Some(LibraryMessage::Lost { events: value }),
+            4 => Some(LibraryMessage::Ended { pid: tid, status: value as u32 as i32 }),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use rpd_ring::record::{
 };
 use rpd_ring::{
     RingConsumer, RingProducer, identity,
-    message::{LibraryMessage, UntracedReason},
+    message::{LibraryMessage, RingObstacle},
     mpi,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -479,9 +479,10 @@ proptest! {
 #[test]
 fn messages_come_back() {
     for message in [
-        LibraryMessage::Ring { tid: 5 },
-        LibraryMessage::Untraced { tid: -1, why: UntracedReason::NoMemory },
-        LibraryMessage::Untraced { tid: 1, why: UntracedReason::FileLimit },
+        LibraryMessage::Ring { tid: 5, cut: None },
+        LibraryMessage::Ring { tid: 5, cut: Some(RingObstacle::OpenFiles) },
+        LibraryMessage::Untraced { tid: -1, why: RingObstacle::NoMemory },
+        LibraryMessage::Untraced { tid: 1, why: RingObstacle::FileLimit },
         LibraryMessage::Lost { events: u64::MAX },
         LibraryMessage::Ended { pid: 7, status: 0x8b },
     ] {

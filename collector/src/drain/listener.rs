@@ -1,18 +1,20 @@
 //! The socket to which threads send their rings.
 
+use crate::log;
 use rpd_ring::RingConsumer;
 use rpd_ring::layout::{HEADER_BYTES, MAX_IDENTITY_BYTES, MAX_RING_BYTES};
 use rpd_ring::memory::RingMemory;
-use rpd_ring::message::{LibraryMessage, MESSAGE_BYTES, UntracedReason};
+use rpd_ring::message::{LibraryMessage, MESSAGE_BYTES, RingObstacle};
 use rpd_shard::record::ProcessExit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, listen, recvmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, listen, recvmsg, socket_with,
 };
+use std::collections::HashSet;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 
@@ -29,13 +31,15 @@ pub(super) enum ArrivedMessage {
         pid: i32,
         /// The ring.
         ring: RingConsumer,
+        /// Why it is smaller than wanted, if it is.
+        cut: Option<RingObstacle>,
     },
     /// A thread without a ring.
     Untraced {
         /// Process id in this pid namespace; 0 if the process has none there.
         pid: i32,
         /// The reason.
-        why: UntracedReason,
+        why: RingObstacle,
     },
     /// Events that were counted in no ring.
     Lost {
@@ -54,18 +58,31 @@ pub(super) enum ArrivedMessage {
         exit: ProcessExit,
     },
     /// Data that is not a message of this version.
-    Nonsense,
+    Nonsense {
+        /// Process id in this pid namespace; 0 if the process has none there.
+        pid: i32,
+    },
 }
 
-/// The listening socket, and connections that have sent no message yet.
+/// The listening socket, and connections whose message was not received yet.
 pub(crate) struct RingListener {
     socket: OwnedFd,
-    waiting: Vec<(OwnedFd, i32)>,
+    waiting: Vec<WaitingConnection>,
     /// There was no descriptor for a connection. Until some are closed, a waiting connection is no event.
     exhausted: bool,
     /// Descriptors that are reserved for a connection and its ring. If all descriptors were in use the kernel
     /// would discard the ring, and its thread would keep writing into it.
     spare: Vec<OwnedFd>,
+    /// A ring could not be mapped, and that was printed.
+    has_warned: bool,
+}
+
+struct WaitingConnection {
+    socket: OwnedFd,
+    /// Process id of the sender in this pid namespace; 0 if it has none there.
+    pid: i32,
+    /// Its message has arrived, and could not be received. Until that changes, it is no event.
+    is_blocked: bool,
 }
 
 /// One for a connection, one for a ring.
@@ -85,7 +102,8 @@ impl RingListener {
 
     /// Uses a socket of [`RingListener::bind`].
     pub(crate) fn new(socket: OwnedFd) -> RingListener {
-        let mut listener = RingListener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
+        let (waiting, spare) = (Vec::new(), Vec::new());
+        let mut listener = RingListener { socket, waiting, exhausted: false, spare, has_warned: false };
         listener.keep_spare();
         listener
     }
@@ -101,12 +119,13 @@ impl RingListener {
     /// Returns the descriptors to wait on.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = (!self.exhausted).then_some(self.socket.as_fd());
-        socket.into_iter().chain(self.waiting.iter().map(|(socket, _)| socket.as_fd()))
+        let open = self.waiting.iter().filter(|connection| !connection.is_blocked);
+        socket.into_iter().chain(open.map(|connection| connection.socket.as_fd()))
     }
 
-    /// Whether connections wait for which there is no descriptor.
+    /// Whether connections or rings wait for which there is no descriptor or no memory.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.exhausted
+        self.exhausted || self.waiting.iter().any(|connection| connection.is_blocked)
     }
 
     /// Receives everything that has arrived.
@@ -139,7 +158,7 @@ impl RingListener {
             {
                 // Reads the raw number: rustix panics when it formats a pid of 0.
                 let pid = peer.pid.as_raw_nonzero().get();
-                self.waiting.push((connection, pid));
+                self.waiting.push(WaitingConnection { socket: connection, pid, is_blocked: false });
             }
         }
         false
@@ -150,12 +169,29 @@ impl RingListener {
         let waiting = self.waiting.len();
         // Released only while messages are received: other code opens files, too.
         self.spare.pop();
-        self.waiting.retain(|(connection, pid)| match receive_message(connection) {
-            Received::NotYet => true,
-            Received::Closed => false,
-            Received::Message(message, file) => {
-                each(arrival(*pid, message, file));
-                false
+        // Later messages of a process must not overtake one that cannot be received.
+        let mut blocked = HashSet::new();
+        self.waiting.retain_mut(|connection| {
+            let pid = connection.pid;
+            let received = match blocked.contains(&pid) {
+                true => Received::Blocked(None),
+                false => receive_message(connection),
+            };
+            connection.is_blocked = matches!(received, Received::Blocked(_));
+            match received {
+                Received::NotYet => true,
+                Received::Blocked(unmapped) => {
+                    blocked.insert(pid);
+                    if let Some(error) = unmapped.filter(|_| !std::mem::replace(&mut self.has_warned, true)) {
+                        warn_of_unmapped_ring(pid, &error);
+                    }
+                    true
+                }
+                Received::Closed => false,
+                Received::Arrived(arrived) => {
+                    each(arrived);
+                    false
+                }
             }
         });
         self.keep_spare();
@@ -166,45 +202,69 @@ impl RingListener {
 enum Received {
     NotYet,
     Closed,
-    Message(Option<LibraryMessage>, Option<OwnedFd>),
+    /// There is no descriptor for its ring, or it cannot be mapped for this reason. It stays in the socket.
+    Blocked(Option<io::Error>),
+    Arrived(ArrivedMessage),
 }
 
-fn receive_message(connection: &OwnedFd) -> Received {
+/// Receives the message of a connection if it has arrived, and if its ring can be mapped.
+fn receive_message(connection: &WaitingConnection) -> Received {
+    let WaitingConnection { socket, pid, .. } = connection;
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut bytes)];
-    let got =
-        match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
-            Ok(message) => message.bytes,
-            Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
-            // The kernel could not pass the descriptor: the ring is lost, and counted.
-            Err(_) => return Received::Message(None, None),
-        };
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    let got = match recvmsg(socket, &mut parts, &mut control, flags) {
+        Ok(got) => got,
+        Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
+        Err(_) => return Received::Arrived(ArrivedMessage::Nonsense { pid: *pid }),
+    };
     let mut file = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = message {
             file = files.last();
         }
     }
-    if got == 0 {
+    if got.bytes == 0 {
         return Received::Closed;
     }
-    Received::Message(bytes.get(..got).and_then(LibraryMessage::decode), file)
+    let message = bytes.get(..got.bytes).and_then(LibraryMessage::decode);
+    let is_ring = matches!(message, Some(LibraryMessage::Ring { .. }));
+    if is_ring && file.is_none() && got.flags.contains(ReturnFlags::CTRUNC) {
+        return Received::Blocked(None);
+    }
+    match arrival(*pid, message, file) {
+        Ok(arrived) => Received::Arrived(arrived),
+        Err(error) => Received::Blocked(Some(error)),
+    }
 }
 
-fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> ArrivedMessage {
-    match (message, file) {
-        (Some(LibraryMessage::Ring { .. }), Some(file)) => {
-            map(&file).map_or(ArrivedMessage::Nonsense, |ring| ArrivedMessage::Ring { pid, ring })
+/// Interprets a message.
+///
+/// # Errors
+/// Its ring cannot be mapped now.
+fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> io::Result<ArrivedMessage> {
+    Ok(match (message, file) {
+        (Some(LibraryMessage::Ring { cut, .. }), Some(file)) => {
+            let memory = ring_bytes(&file).map(|bytes| RingMemory::map(file.as_fd(), bytes)).transpose()?;
+            let ring = memory.and_then(RingConsumer::new);
+            ring.map_or(ArrivedMessage::Nonsense { pid }, |ring| ArrivedMessage::Ring { pid, ring, cut })
         }
         (Some(LibraryMessage::Untraced { why, .. }), None) => ArrivedMessage::Untraced { pid, why },
         (Some(LibraryMessage::Lost { events }), None) => ArrivedMessage::Lost { pid, events },
         (Some(LibraryMessage::Ended { pid: ended, status }), None) => {
             ArrivedMessage::Ended { from: pid, pid: ended, exit: exit_of(status) }
         }
-        _ => ArrivedMessage::Nonsense,
-    }
+        _ => ArrivedMessage::Nonsense { pid },
+    })
+}
+
+fn warn_of_unmapped_ring(pid: i32, error: &io::Error) {
+    log::warn(format_args!(
+        "warning: rpd-collect cannot map the ring of a thread of process {pid} now: {error}; its events wait in the ring, and are \
+         only counted once it is full; raise `ulimit -v`, or give the job more memory"
+    ));
 }
 
 /// Converts a status as `waitpid` returns it.
@@ -215,17 +275,13 @@ fn exit_of(status: i32) -> ProcessExit {
     }
 }
 
-/// Maps a ring if it is not too large and its file cannot shrink.
-fn map(file: &OwnedFd) -> Option<RingConsumer> {
+/// Returns the bytes of a ring's file, if it is not too large and cannot shrink.
+fn ring_bytes(file: &OwnedFd) -> Option<usize> {
     let sealed = SealFlags::SHRINK | SealFlags::GROW;
     if !fcntl_get_seals(file).ok()?.contains(sealed) {
         return None;
     }
     let bytes = usize::try_from(fstat(file).ok()?.st_size).ok()?;
-    if !(HEADER_BYTES..=HEADER_BYTES + MAX_IDENTITY_BYTES + MAX_RING_BYTES).contains(&bytes)
-        || !bytes.is_multiple_of(8)
-    {
-        return None;
-    }
-    RingConsumer::new(RingMemory::map(file.as_fd(), bytes).ok()?)
+    let sizes = HEADER_BYTES..=HEADER_BYTES + MAX_IDENTITY_BYTES + MAX_RING_BYTES;
+    (sizes.contains(&bytes) && bytes.is_multiple_of(8)).then_some(bytes)
 }

@@ -4,7 +4,9 @@
 //! producer calls.
 
 mod ring_ends;
+mod untraced_warnings;
 
+use self::untraced_warnings::UntracedWarnings;
 use super::collector_command::CommandEnd;
 use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
@@ -18,7 +20,7 @@ use crate::host::{machine, process};
 use crate::launcher::SourceDefaults;
 use crate::log;
 use crate::shard_output::{OutputItem, ShardOutput};
-use rpd_ring::message::UntracedReason;
+use rpd_ring::message::RingObstacle;
 use rpd_ring::{DrainProgress, PublishedRecords, RingConsumer};
 use rpd_shard::model::{TableId, native};
 use rpd_shard::record::{ClockSet, Loss, LossCause, Process, ProcessExit};
@@ -48,8 +50,7 @@ pub(super) struct RingDrain {
     wakeup_fullness: Option<f32>,
     /// The clocks at the start, until there is a shard for them.
     start_clocks: Option<ClockSet>,
-    /// Reasons for threads without a ring that were printed.
-    warned_untraced: Vec<UntracedReason>,
+    untraced: UntracedWarnings,
     /// Number of events that did not fit into a ring.
     dropped: u64,
     /// Processes with threads without a ring, until they report the number of events of those.
@@ -101,7 +102,7 @@ impl RingDrain {
                 wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
                 wakeup_fullness: None,
                 start_clocks,
-                warned_untraced: Vec::new(),
+                untraced: UntracedWarnings::default(),
                 dropped: 0,
                 uncounted: HashSet::new(),
                 records_read,
@@ -167,9 +168,9 @@ impl RingDrain {
     pub(super) fn take_in(&mut self, arrivals: Vec<ArrivedMessage>) {
         for arrival in arrivals {
             match arrival {
-                ArrivedMessage::Ring { pid, ring } => self.enter(pid, ring),
+                ArrivedMessage::Ring { pid, ring, cut } => self.enter(pid, ring, cut),
                 ArrivedMessage::Untraced { pid, why } => {
-                    self.warn_untraced(pid, why);
+                    self.untraced.warn_of_thread(pid, why);
                     if pid > 0 && self.uncounted.len() < MAX_UNCOUNTED_PROCESSES {
                         self.uncounted.insert(pid);
                     } else {
@@ -178,11 +179,15 @@ impl RingDrain {
                 }
                 ArrivedMessage::Lost { pid, events } => {
                     self.uncounted.remove(&pid);
+                    self.untraced.warn_of_events(pid, events);
                     let source = self.sources.number_of(pid);
                     self.lose(source, None, LossCause::NoMemory, Some(events));
                 }
                 ArrivedMessage::Ended { from, pid, exit } => self.note_exit(from, pid, exit),
-                ArrivedMessage::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
+                ArrivedMessage::Nonsense { pid } => {
+                    self.untraced.warn_of_nonsense(pid);
+                    self.lose(0, None, LossCause::BadRecord, None);
+                }
             }
         }
     }
@@ -193,28 +198,7 @@ impl RingDrain {
         self.lose(source, None, LossCause::NoMemory, None);
     }
 
-    /// Prints once for each reason that a thread is not recorded.
-    fn warn_untraced(&mut self, pid: i32, why: UntracedReason) {
-        if self.warned_untraced.contains(&why) {
-            return;
-        }
-        self.warned_untraced.push(why);
-        let (reason, next) = match why {
-            UntracedReason::NoMemory => (
-                "--ring-memory or the job has no memory left for its ring",
-                "raise --ring-memory, or give the job more",
-            ),
-            UntracedReason::FileLimit => {
-                ("`ulimit -f` allows no file as large as its ring", "raise that limit")
-            }
-        };
-        log::warn(format_args!(
-            "warning: a thread of process {pid} is not recorded: {reason}; {next}, or choose smaller rings \
-             with --ring-size"
-        ));
-    }
-
-    fn enter(&mut self, pid: i32, consumer: RingConsumer) {
+    fn enter(&mut self, pid: i32, consumer: RingConsumer, cut: Option<RingObstacle>) {
         let Some(header) = consumer.header() else { return };
         if !self.sources.is_wanted(header) {
             // The collector does not read this ring. Its thread fills it and then stops writing.
@@ -223,7 +207,9 @@ impl RingDrain {
         }
         let facts = header.facts();
         if !consumer.has_ring() {
-            self.warn_untraced(pid, UntracedReason::NoMemory);
+            self.untraced.warn_of_thread(pid, cut.unwrap_or(RingObstacle::NoMemory));
+        } else if cut == Some(RingObstacle::FileLimit) {
+            self.untraced.warn_of_small_ring(pid);
         }
         let Some(header) = consumer.header() else { return };
         let EnteredThread { at, changed } = self.sources.enter(pid, header);
@@ -397,8 +383,12 @@ impl RingDrain {
         }
     }
 
-    /// Records that rings were never received, because there was no descriptor for them.
+    /// Records that rings were never received, because there was no descriptor or no memory for them.
     pub(super) fn lose_rings(&mut self) {
+        log::warn(format_args!(
+            "warning: rings of threads were not received, and the number of their events is not known: rpd-collect may open no more \
+             files (`ulimit -Hn`), or has no memory to map them (`ulimit -v`); raise these limits"
+        ));
         self.lose(0, None, LossCause::NoMemory, None);
     }
 

@@ -21,8 +21,9 @@ const SEND_EVERY: Duration = Duration::from_millis(300);
 const _: () = assert!(SEND_EVERY.as_millis() < MAX_PAUSE.as_millis());
 /// Time between two readings of the clocks.
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
-/// Maximum number of attempts at the end to receive rings that wait for a descriptor.
+/// Maximum number of attempts at the end to receive rings that wait for a descriptor or memory, and the pause before each.
 const MAX_ROUNDS: usize = 1000;
+const ROUND: Duration = Duration::from_millis(1);
 
 /// The state of the collecting thread.
 pub(super) struct CollectingThread {
@@ -136,10 +137,12 @@ impl CollectingThread {
         self.take_in();
         lock(&self.drain).drain_all(BYTES_PER_TURN);
         lock(&self.drain).end_living(finish);
-        // Ended processes have freed descriptors for rings that still wait for one.
+        // Ended processes have freed descriptors and memory for rings that still wait for them: soon, as a thread that waited for
+        // calls of a producer still has its ring.
         let mut rounds = 0;
         while self.listener.is_exhausted() && rounds < MAX_ROUNDS {
             rounds += 1;
+            std::thread::sleep(ROUND);
             self.take_in();
             lock(&self.drain).end_living(finish);
         }

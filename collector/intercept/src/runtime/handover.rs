@@ -12,9 +12,8 @@ use crate::runtime::{cancellation, clock, generation, process};
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, MAX_IDENTITY_BYTES};
 use rpd_ring::memory::RingMemory;
-use rpd_ring::message::{
-    LibraryMessage, UntracedReason, UntracedReason::FileLimit, UntracedReason::NoMemory,
-};
+use rpd_ring::message::RingObstacle::{FileLimit, NoMemory, OpenFiles};
+use rpd_ring::message::{LibraryMessage, RingObstacle};
 use rpd_ring::{RingProducer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -27,24 +26,36 @@ pub(crate) fn make(
     name: Option<ThreadName>,
 ) -> Option<RingProducer> {
     let tid = process::thread_id();
-    let collector = connect(settings)?;
+    let mut pauses = Pauses::default();
+    let mut collector = connect(settings, &mut pauses)?;
     let Some(mut size) = budget::take(settings) else {
         send(&collector, LibraryMessage::Untraced { tid, why: NoMemory }, None);
         return None;
     };
+    let mut cut = None;
     let made = loop {
         match reserve(settings, size, generation, tid, name) {
+            // Threads that start together need two descriptors each, for a moment. One that waits must not keep another's.
+            Err(OpenFiles) if pauses.remain() => {
+                drop(collector);
+                pauses.pause();
+                let Some(again) = connect(settings, &mut pauses) else {
+                    budget::give_back(size.backed);
+                    return None;
+                };
+                collector = again;
+            }
             // A smaller ring may still be possible, and finally a header alone, which counts what is dropped.
-            Err(_) if size.capacity > 0 => {
+            Err(why @ (NoMemory | FileLimit)) if size.capacity > 0 => {
                 let smaller = size.at_most(size.capacity / 4);
                 budget::shrink(size.backed - smaller.backed);
-                size = smaller;
+                (size, cut) = (smaller, Some(why));
             }
             made => break made,
         }
     };
     let message = match &made {
-        Ok(_) => LibraryMessage::Ring { tid },
+        Ok(_) => LibraryMessage::Ring { tid, cut },
         Err(why) => LibraryMessage::Untraced { tid, why: *why },
     };
     let file = made.as_ref().ok().map(|(_, file)| file);
@@ -63,17 +74,22 @@ fn is_child(generation: u64) -> bool {
 /// Sends a message without a ring. A failure is ignored.
 pub(crate) fn send_message(settings: &TraceSettings, message: LibraryMessage) -> bool {
     let _postponed = cancellation::PostponedCancellation::new();
-    connect(settings).is_some_and(|collector| send(&collector, message, None))
+    connect(settings, &mut Pauses::default()).is_some_and(|collector| send(&collector, message, None))
 }
 
-/// Connects without waiting for the collector. Retries for a moment if its queue of connections is full;
-/// fails if the collector has ended.
-fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
+/// Connects without waiting for the collector. Retries for a moment if its queue of connections is full, or if the
+/// program may open no more files; fails if the collector has ended.
+fn connect(settings: &TraceSettings, pauses: &mut Pauses) -> Option<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain system call; the descriptor is new and owned from here on.
-    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
-    let socket = owned(socket)?;
-    for attempt in 0..=MAX_CONNECT_PAUSES {
+    let socket = loop {
+        // SAFETY: plain system call; the descriptor is new and owned from here on.
+        match owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }) {
+            Some(socket) => break socket,
+            None if are_files_exhausted() && pauses.pause() => {}
+            None => return None,
+        }
+    };
+    loop {
         // SAFETY: the address is valid for `address_bytes`.
         let done = unsafe {
             libc::connect(socket.as_raw_fd(), (&raw const settings.address).cast(), settings.address_bytes)
@@ -81,20 +97,47 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
         if done == 0 {
             return same_user(&socket).then_some(socket);
         }
-        // SAFETY: errno of this thread.
-        if unsafe { *libc::__errno_location() } != libc::EAGAIN || attempt == MAX_CONNECT_PAUSES {
+        if last_error() != libc::EAGAIN || !pauses.pause() {
             return None;
         }
-        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 << attempt };
-        // SAFETY: a valid timespec; no remainder is asked for.
-        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
     }
-    None
 }
 
-/// Maximum number of pauses between attempts to connect, each twice as long as the one before: 25 ms in total, once
-/// per thread and message.
-const MAX_CONNECT_PAUSES: u32 = 9;
+/// Pauses between attempts, each twice as long as the one before: 25 ms in all, once per thread and message.
+#[derive(Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    const MAX: u32 = 9;
+
+    /// Whether there may be another pause.
+    fn remain(&self) -> bool {
+        self.0 < Pauses::MAX
+    }
+
+    /// Pauses, if there may be another pause. Returns whether it did.
+    fn pause(&mut self) -> bool {
+        if !self.remain() {
+            return false;
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 << self.0 };
+        // SAFETY: a valid timespec; no remainder is asked for.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+        self.0 += 1;
+        true
+    }
+}
+
+/// Whether the last system call failed because this process, or the system, may open no more files.
+fn are_files_exhausted() -> bool {
+    matches!(last_error(), libc::EMFILE | libc::ENFILE)
+}
+
+/// Returns the `errno` of this thread.
+fn last_error() -> i32 {
+    // SAFETY: the address is valid for the life of the thread.
+    unsafe { *libc::__errno_location() }
+}
 
 /// Whether the other side runs as the same user: any process may listen on an abstract address.
 fn same_user(socket: &OwnedFd) -> bool {
@@ -120,7 +163,7 @@ fn reserve(
     generation: u64,
     tid: i32,
     name: Option<ThreadName>,
-) -> Result<(RingProducer, OwnedFd), UntracedReason> {
+) -> Result<(RingProducer, OwnedFd), RingObstacle> {
     let mut scratch = ScratchMemory::new(SCRATCH_BYTES).ok_or(NoMemory)?;
     let (identity, files) = scratch.bytes().split_at_mut_checked(MAX_IDENTITY_BYTES).ok_or(NoMemory)?;
     let (command, environment) = files.split_at_mut_checked(MAX_IDENTITY_BYTES).ok_or(NoMemory)?;
@@ -136,8 +179,9 @@ fn reserve(
         return Err(FileLimit);
     }
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: plain system calls on a descriptor that is new and ours.
-    let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags)).ok_or(NoMemory)? };
+    // SAFETY: a plain system call; the descriptor is new and ours.
+    let file = owned(unsafe { libc::memfd_create(c"rpd-ring".as_ptr(), flags) });
+    let file = file.ok_or_else(|| if are_files_exhausted() { OpenFiles } else { NoMemory })?;
     let [length, backed] = [bytes, before + size.backed].map(|bytes| libc::off_t::try_from(bytes).ok());
     let (length, backed) = (length.ok_or(NoMemory)?, backed.ok_or(NoMemory)?);
     // SAFETY: plain system calls on a descriptor that is ours.
@@ -183,8 +227,7 @@ fn fill(file: &OwnedFd, length: libc::off_t) -> bool {
         if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
             return true;
         }
-        // SAFETY: errno of this thread.
-        if unsafe { *libc::__errno_location() } != libc::EINTR {
+        if last_error() != libc::EINTR {
             return false;
         }
     }
