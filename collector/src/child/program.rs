@@ -2,6 +2,7 @@
 //! into it.
 
 use super::{find, first_line_of_script};
+use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -64,6 +65,8 @@ pub(crate) enum ProgramFile {
     Static(PathBuf),
     /// The file is for another kind of machine.
     Foreign(PathBuf),
+    /// This user may execute the file, and not read it.
+    Unreadable(PathBuf),
 }
 
 impl ProgramFile {
@@ -87,6 +90,7 @@ impl ProgramFile {
                 ProgramFile::Dynamic { path, loader, is_interpreter, rights }
             }
             Some(None) => ProgramFile::Static(path),
+            None if access(&path, Access::READ_OK).is_err() => ProgramFile::Unreadable(path),
             // A shell runs what the kernel cannot execute.
             None if !is_interpreter && !is_elf(&path) => ProgramFile::of(PathBuf::from(SHELL), true),
             None => ProgramFile::Foreign(path),

@@ -3,7 +3,7 @@
 use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use rpd_configs::{FileError, LayeredSettings, Program, SettingOrigin, site_file};
-use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, ring_bytes};
+use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, MIN_SEGMENT_BYTES, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
 /// Table of our options in a file.
@@ -33,6 +33,7 @@ const VARIABLES: [(&str, &str); 16] = [
 const BACKEND: &str = "backend";
 const TRACE: &str = "trace";
 const RING_SIZE: &str = "ring-size";
+const RING_MEMORY: &str = "ring-memory";
 /// Options about a single call.
 const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
@@ -89,6 +90,7 @@ impl CollectOptions {
         let options =
             resolve_conflicts(CollectOptions { command: typed.command, ..options }, &settings, &mut warnings);
         warnings.extend(other_ring_size(&options, &settings));
+        warnings.extend(small_ring_memory(&options, &settings));
         Ok(LoadedOptions { options, warnings, settings })
     }
 
@@ -111,6 +113,20 @@ fn other_ring_size(options: &CollectOptions, settings: &LayeredSettings) -> Opti
             wanted.0
         )
     })
+}
+
+/// Warns about too little memory for a ring.
+fn small_ring_memory(options: &CollectOptions, settings: &LayeredSettings) -> Option<String> {
+    let wanted = options.ring_memory.filter(|memory| !is_enough_for_a_ring(memory.0))?;
+    let (origin, least) = (settings.origin(RING_MEMORY), Size(MIN_SEGMENT_BYTES as u64));
+    Some(format!(
+        "warning: --{RING_MEMORY} ({origin}): {wanted} is less than the {least} of a thread's first ring, so that no events are recorded"
+    ))
+}
+
+/// Returns whether a limit of the memory for rings allows a first one, which may exceed it by a quarter.
+pub(crate) fn is_enough_for_a_ring(bytes: u64) -> bool {
+    bytes.saturating_add(bytes / 4) >= MIN_SEGMENT_BYTES as u64
 }
 
 /// Resolves conflicts of options. Options that contradict each other end the call only if they were typed.
@@ -200,6 +216,17 @@ mod tests {
         for typed in ["32K", "1M", "256M"] {
             assert_eq!(load(&["c", "--ring-size", typed, "a"], "").warnings, [""; 0]);
         }
+    }
+
+    #[test]
+    fn too_little_memory_for_a_ring_is_named() {
+        let warnings = |typed: &str| load(&["c", "--ring-memory", typed, "a"], "").warnings;
+        let [line] = &warnings("1K")[..] else { panic!("{:?}", warnings("1K")) };
+        assert!(
+            line.starts_with("warning: --ring-memory (") && line.contains("no events are recorded"),
+            "{line}"
+        );
+        assert_eq!(warnings("16K"), [""; 0]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod load;
 mod trace;
 mod warn_signal;
 
-pub(crate) use load::{LoadedOptions, TABLE};
+pub(crate) use load::{LoadedOptions, TABLE, is_enough_for_a_ring};
 pub(crate) use rpd_shard::size::Size;
 pub(crate) use trace::{TraceSelection, name_of};
 pub(crate) use warn_signal::WarnSignal;

@@ -54,6 +54,10 @@ pub(super) fn check(command: Option<&OsStr>, program: Option<&ProgramFile>) -> V
             let what = format!("{} is not a program for this kind of machine", path.display());
             findings.push(CheckFinding::problem(what, next));
         }
+        Some(ProgramFile::Unreadable(path)) => findings.push(CheckFinding::Note(format!(
+            "{} is not readable, so that it is not known whether it takes it",
+            path.display()
+        ))),
         Some(ProgramFile::Dynamic { path, loader, .. }) => {
             findings.push(match needed(path, loader, Some(&library)) {
                 Ok(list) if list.lines().any(|line| line.contains(preload::LIBRARY)) => {

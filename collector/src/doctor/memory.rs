@@ -1,7 +1,7 @@
 //! Checks the memory for rings and its limits.
 
 use super::finding::CheckFinding;
-use crate::command_line::{CollectOptions, Size};
+use crate::command_line::{CollectOptions, Size, is_enough_for_a_ring};
 use crate::session::MIN_CGROUP_BYTES;
 use rpd_memory_limit::MemoryCgroup;
 use rpd_ring::layout::{
@@ -10,6 +10,7 @@ use rpd_ring::layout::{
 };
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};
+use std::io::ErrorKind;
 
 /// Default limit for all rings of one process.
 const RING_MEMORY: Size = Size(rpd_ring::layout::DEFAULT_MEMORY_BYTES as u64);
@@ -23,8 +24,7 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     let wanted = options.ring_memory.unwrap_or(RING_MEMORY);
     let ring = options.ring_size.map_or(DEFAULT_RING_BYTES, |size| ring_bytes(size.as_usize()));
     let threads = wanted.0 / MIN_SEGMENT_BYTES as u64;
-    // The first rings of threads may take a quarter more.
-    if wanted.0 + wanted.0 / 4 < MIN_SEGMENT_BYTES as u64 {
+    if !is_enough_for_a_ring(wanted.0) {
         let what = format!(
             "--ring-memory {wanted} is less than the {} of a thread's first ring",
             Size(MIN_SEGMENT_BYTES as u64)
@@ -34,12 +34,17 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     let ring = ring.min(wanted.as_usize());
     let least = (HEADER_BYTES + MAX_IDENTITY_BYTES + MIN_RING_BYTES) as u64;
     let (first, most) = (Size(MIN_SEGMENT_BYTES as u64), Size(ring as u64));
-    let mut findings = vec![match reserve(least) {
-        Ok(()) => CheckFinding::Ok(format!(
+    let mut findings = Vec::new();
+    match reserve(least) {
+        Ok(()) => findings.push(CheckFinding::Ok(format!(
             "a thread's ring begins with {first}, which can be reserved, and grows to {most}"
-        )),
-        Err(error) => CheckFinding::problem(format!("no memory for a ring: {error}"), SMALLER),
-    }];
+        ))),
+        // The check of `ulimit -f` below says so.
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {}
+        Err(error) => {
+            findings.push(CheckFinding::problem(format!("no memory for a ring: {error}"), SMALLER));
+        }
+    }
     if threads < FEW_THREADS {
         findings.push(CheckFinding::Note(format!(
             "--ring-memory {wanted} is enough for the rings of about {} threads; events of more are only counted",
@@ -49,7 +54,11 @@ pub(super) fn check(options: &CollectOptions) -> Vec<CheckFinding> {
     let whole = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
     let usual = (HEADER_BYTES + MAX_IDENTITY_BYTES + USUAL_RING_BYTES) as u64;
     if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| *limit < whole.min(usual)) {
-        let what = format!("`ulimit -f` allows files of {limit} bytes, so that a ring cannot grow to {most}");
+        let effect = match limit < least {
+            true => "which is less than a ring needs, so that no events are recorded".to_owned(),
+            false => format!("so that a ring cannot grow to {most}"),
+        };
+        let what = format!("`ulimit -f` allows files of {limit} bytes, {effect}");
         findings.push(CheckFinding::problem(what, "raise it, or choose smaller rings with --ring-size"));
     }
     findings.extend(MemoryCgroup::tightest().map(|cgroup| of_cgroup(cgroup, wanted)));
@@ -82,7 +91,7 @@ fn of_cgroup(cgroup: MemoryCgroup, wanted: Size) -> CheckFinding {
 fn reserve(bytes: u64) -> std::io::Result<()> {
     // Beyond `ulimit -f` the system would send a signal instead of returning an error.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {
-        return Err(std::io::ErrorKind::FileTooLarge.into());
+        return Err(ErrorKind::FileTooLarge.into());
     }
     let file = memfd_create(c"rpd-doctor", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, bytes)?;

@@ -61,19 +61,19 @@ fn yama_finding(level: Option<u8>, may_trace: bool) -> Option<CheckFinding> {
 
 /// Checks the first of these programs that is a Python interpreter.
 fn samples_of_interpreter(programs: &[&Path]) -> CheckFinding {
+    if let Some(unreadable) = programs.iter().find(|program| access(**program, Access::READ_OK).is_err()) {
+        let what = format!("{} is not readable, so that its stacks cannot be read", unreadable.display());
+        return CheckFinding::problem(what, "make the file readable (chmod +r), or use another Python");
+    }
     let Some(interpreter) = interpreter_in(programs) else {
         let Some(program) = programs.first() else {
             return CheckFinding::Ok(format!("stacks of recorded threads are sampled {RATE_AND_COST}"));
         };
         return CheckFinding::Note(format!(
-            "{} is no interpreter of Python; stacks of one that it starts are sampled {RATE_AND_COST}",
+            "{} is not named like an interpreter of Python; stacks of one that it is, contains or starts are sampled {RATE_AND_COST}",
             program.display()
         ));
     };
-    if access(interpreter, Access::READ_OK).is_err() {
-        let what = format!("{} is not readable, so that its stacks cannot be read", interpreter.display());
-        return CheckFinding::problem(what, "make the file readable (chmod +r), or use another Python");
-    }
     let script = [OsStr::new("-c"), OsStr::new(FIND_VERSION)];
     let answer = query(interpreter, &script, Path::new(".")).unwrap_or_default();
     let Some(version) = answer.lines().find_map(|line| line.strip_prefix(VERSION)) else {

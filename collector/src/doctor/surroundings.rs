@@ -154,6 +154,10 @@ const MAX_MPI_LIBRARIES: usize = 4;
 
 /// Reports whether the command uses MPI, and which library.
 pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<CheckFinding> {
+    if let Some(ProgramFile::Unreadable(path)) = program {
+        let what = format!("{} is not readable; what it loads is seen then", path.display());
+        return vec![CheckFinding::Note(what)];
+    }
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
         let command = command.and_then(child::find);
         let programs = programs_of(command.as_deref(), path);
@@ -192,7 +196,9 @@ pub(super) fn python_samples(options: &CollectOptions, program: Option<&ProgramF
     }
     let command = options.command.first().and_then(|command| child::find(command));
     let programs = match program {
-        Some(ProgramFile::Dynamic { path, .. }) => programs_of(command.as_deref(), path),
+        Some(ProgramFile::Dynamic { path, .. } | ProgramFile::Unreadable(path)) => {
+            programs_of(command.as_deref(), path)
+        }
         _ => Vec::new(),
     };
     python::samples_of(&programs)

@@ -282,7 +282,9 @@ impl PythonSamples {
         if samples == 0 && self.refusals.is_empty() {
             let why = match self.has_had_threads {
                 true => "no recorded thread ran Python of an interpreter that could be found",
-                false => "those of threads with ranges, marks or calls are, and there was none",
+                false => {
+                    "those of threads with ranges, marks or calls are, and there was none, or none for long enough"
+                }
             };
             warn(format_args!("note: no Python stacks are recorded: {why}"));
         }
