@@ -15,6 +15,8 @@ pub enum MissingCalls {
         table: String,
         /// Number of rows; `None` if it is not known.
         rows: Option<u64>,
+        /// Whether larger rings would have avoided it.
+        is_of_rings: bool,
     },
     /// Calls were dropped: their numbers are missing.
     DroppedCalls {

@@ -60,7 +60,8 @@ pub(crate) fn missing_calls(
         }
     }
     for (table, rows) in &losses.rows {
-        missing.push(MissingCalls::LostRows { table: table.clone(), rows: *rows });
+        let is_of_rings = !losses.otherwise.contains(table);
+        missing.push(MissingCalls::LostRows { table: table.clone(), rows: *rows, is_of_rings });
     }
     let (ranks, cut_calls) = sum(&|notes| notes.cut_calls);
     if cut_calls > 0 {

@@ -45,6 +45,8 @@ pub(crate) fn read_process_facts(run: &RunDatabase) -> Result<HashMap<i64, Proce
 pub(crate) struct CallLosses {
     /// Lost rows by table; `None` if their number is not known.
     pub(crate) rows: BTreeMap<String, Option<u64>>,
+    /// Tables of which rows were lost for another reason than full rings.
+    pub(crate) otherwise: BTreeSet<String>,
     /// Ranks of which nothing is there.
     pub(crate) missing_ranks: BTreeSet<u32>,
     /// Ranks whose collector did not finish.
@@ -56,6 +58,8 @@ pub(crate) struct CallLosses {
 /// Tables whose lost rows may be calls, and the name of losses of unknown tables.
 const CALL_TABLES: [&str; 7] =
     ["mpi_call", "mpi_request", "communicator", "region", "event", "arg", "sample"];
+/// Cause of a loss that larger rings avoid.
+const RING_FULL: &str = "ring_full";
 const UNKNOWN_TABLE: &str = "unknown tables";
 
 /// Reads the losses from the metadata of a merge.
@@ -95,6 +99,9 @@ pub(crate) fn read_call_losses(run: &RunDatabase) -> CallLosses {
             let is_of_profiler = loss["profiler"].is_string();
             if is_of_profiler || !(CALL_TABLES.contains(&table) || table == UNKNOWN_TABLE) {
                 continue;
+            }
+            if loss["cause"] != RING_FULL {
+                losses.otherwise.insert(table.to_owned());
             }
             let sum = losses.rows.entry(table.to_owned()).or_insert(Some(0));
             *sum = sum.zip(loss["rows"].as_u64()).map(|(sum, rows)| sum.saturating_add(rows));

@@ -15,8 +15,8 @@ pub(crate) fn how_to_record(missing: &MissingCalls, is_part: bool) -> Option<&'s
         MissingCalls::NoMpiCalls | MissingCalls::NoSteps if is_part => None,
         MissingCalls::NoMpiCalls => Some(MPI_CALLS),
         MissingCalls::MissingRanks(_) => Some("start each rank by rpd-collect, and merge all shards"),
-        // Damage lost these.
-        MissingCalls::LostRows { rows: None, .. } => None,
+        // Damage, limits or killed collectors lost the others.
+        MissingCalls::LostRows { rows: None, .. } | MissingCalls::LostRows { is_of_rings: false, .. } => None,
         MissingCalls::LostRows { .. } | MissingCalls::DroppedCalls { .. } => Some("rpd-collect --ring-size"),
         MissingCalls::WithoutCommunicator { .. } => Some("rpd-collect"),
         MissingCalls::ReceiveHalves { .. } | MissingCalls::PersistentOperations { .. } => {

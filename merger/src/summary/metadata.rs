@@ -28,7 +28,7 @@ pub(crate) fn metadata(
         ("rpd.missing_ranks", json!(plan.ranks.missing).to_string()),
         ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
         ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
-        ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
+        ("rpd.unreadable_shards", plan.refused.to_string()),
         ("rpd.clock", format!("{} of the reference node", clocks.clock.name())),
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),

@@ -117,7 +117,7 @@ impl PythonFindings {
         };
         let comparison = match typical {
             Some(typical) => format!(", other ranks {} ({})", percent(typical.share), points(typical.error)),
-            None => ", and no other rank does such work".to_owned(),
+            None => NOT_COMPARED.to_owned(),
         };
         Some(CauseEvidence {
             kind,
@@ -135,6 +135,9 @@ impl PythonFindings {
         })
     }
 }
+
+/// No other thread has enough work to compare.
+const NOT_COMPARED: &str = "; no other rank does a tenth of such work, so that the share is not compared";
 
 /// Returns whether a function stands for garbage collection.
 fn is_garbage_collection(found: &AnalysedRun<'_>, function: u32) -> bool {
@@ -223,7 +226,7 @@ fn comparison_text(share: SampledShare, typical: Option<SampledShare>, explained
             percent(explained.share.min(1.0)),
             points(explained.error)
         ),
-        None => ", and no other rank does such work".to_owned(),
+        None => NOT_COMPARED.to_owned(),
     }
 }
 

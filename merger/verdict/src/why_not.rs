@@ -91,10 +91,10 @@ pub fn missing_reason(missing: &MissingCalls, is_part: bool) -> String {
         MissingCalls::UnfinishedRanks(ranks) => {
             format!("the last calls of {} are missing", ranks_text(ranks))
         }
-        MissingCalls::LostRows { table, rows: None } => {
+        MissingCalls::LostRows { table, rows: None, .. } => {
             format!("rows of {} were lost, which may belong to calls", short(table))
         }
-        MissingCalls::LostRows { table, rows: Some(rows) } => {
+        MissingCalls::LostRows { table, rows: Some(rows), .. } => {
             let rows = *rows;
             let verb = was_or_were(rows);
             format!("{} of {} {verb} lost, which may belong to calls", counted(rows, "row"), short(table))
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn other_reasons_are_sentences() {
-        let rows = |rows| MissingCalls::LostRows { table: "mpi_call".to_owned(), rows };
+        let rows = |rows| MissingCalls::LostRows { table: "mpi_call".to_owned(), rows, is_of_rings: true };
         let members = |count: usize| MissingCalls::UnknownMembers(vec!["a".to_owned(); count]);
         let reasons = [
             (MissingCalls::NoMpiCalls, "no calls to MPI were recorded"),

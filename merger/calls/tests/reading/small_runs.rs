@@ -208,7 +208,7 @@ fn dropped_calls_and_losses_make_processes_lack_calls() {
     assert_eq!(lacks, [false, true, true]);
     let expected = [
         MissingCalls::UnfinishedRanks(vec![2]),
-        MissingCalls::LostRows { table: "mpi_call".to_owned(), rows: Some(1) },
+        MissingCalls::LostRows { table: "mpi_call".to_owned(), rows: Some(1), is_of_rings: true },
         MissingCalls::DroppedCalls { ranks: vec![1], calls: 1 },
         MissingCalls::NoSteps,
     ];

@@ -54,6 +54,8 @@ pub struct MergePlan {
     pub repeated_ranks: Vec<u32>,
     /// Inputs that are skipped, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
+    /// How many of these are not copies: they could not be read.
+    pub refused: usize,
     /// All files below the inputs that are not merged.
     pub unused: UnusedFiles,
     /// Warnings about data missing from translated inputs, one line each.
@@ -230,6 +232,7 @@ pub(crate) fn plan(
         silent_ranks,
         repeated_ranks,
         unreadable,
+        refused,
         unused,
         warnings,
         notes,
