@@ -252,6 +252,10 @@ fn commands_and_sizes_that_record_nothing_are_problems() {
     is_printed(&["--ring-memory", "1", "--", "true"], "problem  memory", "is less than the 16 KiB");
     is_printed(&["--ring-memory", "64K", "--", "true"], "note     memory", "about 4 threads");
     if !support::yama_restricts() {
-        is_printed(&["--trace", "python", "--", "true"], "note     python", "is not named like an interpreter of Python");
+        is_printed(
+            &["--trace", "python", "--", "true"],
+            "note     python",
+            "is not named like an interpreter of Python",
+        );
     }
 }
